@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "cpu/jit/emitter.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "program/math.h"
+#include "region/host_kernel.h"
 
 namespace octavo {
 namespace {
@@ -76,7 +77,7 @@ class Bench {
   [[nodiscard]] std::int64_t out() const { return (layer_.h + 2 * (layer_.kernel / 2) - layer_.kernel) / layer_.stride + 1; }
 
   std::string prepare(std::string_view tactic_part) {
-    const auto& provider = cpu::jit_provider();
+    const auto& provider = cpu::cpu_provider();
     for (const auto& offer : provider.offers(region_, plan_)) {
       if (offer.tactic.name().find(tactic_part) == std::string::npos) continue;
       if (!offer.refusal.empty()) return spelled(offer.refusal);
@@ -144,7 +145,10 @@ class Bench {
     st.anchor.op = ir::Op::conv;
     st.anchor.integer = true;
     using Ints = std::vector<std::int64_t>;
-    st.anchor.attrs = {{"strides", Ints{k.stride, k.stride}}, {"pads", Ints{pad, pad, pad, pad}}, {"group", k.groups}};
+    st.anchor.facts = *ir::facts_of(
+        ir::Op::conv,
+        {{"strides", Ints{k.stride, k.stride}}, {"pads", Ints{pad, pad, pad, pad}}, {"dilations", Ints{1, 1}}, {"group", k.groups}},
+        4);
     auto x = add(ir::DType::u8, xs, nhwc(xs), region::BufferKind::arena);
     x.quantizer = ir::per_tensor(ir::DType::u8, 0.02F, k.zero);
     st.anchor.inputs = {x};

@@ -54,17 +54,17 @@ bool run(const Case& c, int rounds) {
     return t;
   };
   s.anchor.op = ir::Op::gather;
-  s.anchor.attrs = {{"axis", std::int64_t{1}}, {"indices", indices}};
+  s.anchor.facts = *ir::facts_of(s.anchor.op, {{"axis", std::int64_t{1}}, {"indices", indices}}, 4);
   s.anchor.inputs = {nhwc(0, c.channels)};
   s.space = {1, made, c.size, c.size};
   s.stores = {nhwc(1, made)};
   s.program.outputs.push_back({s.program.push(program::Op::acc_i), ir::DType::u8});
-  cpu::jit::GatherPlan plan;
-  if (const auto why = cpu::jit::plan_gather(r, plan); !why.empty()) {
-    fmt::print("{}: {}\n", c.name, spelled(why));
+  const auto plan = cpu::jit::match_gather(r);
+  if (!plan) {
+    fmt::print("{}: {}\n", c.name, plan.error().message);
     return true;
   }
-  const auto kernel = cpu::jit::make_gather(r, plan);
+  const auto kernel = cpu::jit::load_gather(*plan);
   if (!kernel) return false;
   std::vector<std::byte> from(static_cast<std::size_t>(c.channels * pixels)), to(static_cast<std::size_t>(made * pixels));
   for (std::byte& b : from) b = static_cast<std::byte>(random());

@@ -94,7 +94,7 @@ std::pair<region::Tactic, const region::Provider*> elect(const Region& r, const 
     const region::Offer* best = nullptr;
     const auto offers = p->offers(r, plan);
     for (const region::Offer& o : offers) {
-      if (o.refusal.empty() && (best == nullptr || o.cost < best->cost)) best = &o;
+      if (o.refusal.empty() && (best == nullptr || std::pair(o.rank, o.cost) < std::pair(best->rank, best->cost))) best = &o;
     }
     if (best != nullptr) return {best->tactic, p};
   }
@@ -165,8 +165,8 @@ void profile(const std::string& key, const std::vector<std::string>& sizes) {
     auto f = std::make_unique<Form>();
     f->size = kib;
     Region r = whole;
-    if (kib != "0") r.tactic.parameters = {{cpu::staged::kTile, kib}};
-    const cpu::staged::Schedule schedule = cpu::staged::schedule_of(r, 1);
+    if (kib != "0") r.tactic.parameters = {{std::string(cpu::staged::kTile.name), kib}};
+    const cpu::staged::Schedule schedule = cpu::staged::schedule_of(r, r.tactic.parameters, 1);
     region::Tactic tactic;
     const region::Provider* provider = nullptr;
     for (const region::Provider* p : cpu::providers()) {

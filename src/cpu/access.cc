@@ -10,8 +10,8 @@
 
 namespace octavo::cpu {
 
-Result<Access> access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space) {
-  Access a;
+Result<StridedAccess> access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space) {
+  StridedAccess a;
   a.buffer = ref.buffer;
   a.offset = ref.offset;
   OCTAVO_TRY(a.elem, elem_of(ref.dtype));
@@ -36,11 +36,11 @@ Result<Space> Space::of(const region::Stage& stage) {
   Space s;
   s.dims = stage.space;
   for (const region::Operand& o : stage.operands) {
-    OCTAVO_TRY(Access a, access_of(o.ref, o.div, stage.space));
+    OCTAVO_TRY(StridedAccess a, access_of(o.ref, o.div, stage.space));
     s.loads.push_back(std::move(a));
   }
   for (const region::TensorRef& r : stage.stores) {
-    OCTAVO_TRY(Access a, access_of(r, {}, stage.space));
+    OCTAVO_TRY(StridedAccess a, access_of(r, {}, stage.space));
     s.stores.push_back(std::move(a));
   }
   return s;
@@ -50,8 +50,8 @@ namespace {
 
 template <class Fn>
 void each_access(Space& s, Fn fn) {
-  for (Access& a : s.loads) fn(a);
-  for (Access& a : s.stores) fn(a);
+  for (StridedAccess& a : s.loads) fn(a);
+  for (StridedAccess& a : s.stores) fn(a);
 }
 
 }  // namespace
@@ -59,15 +59,16 @@ void each_access(Space& s, Fn fn) {
 void Space::split_divisions() {
   for (std::size_t k = 0; k < dims.size(); ++k) {
     std::int64_t d = 1;  // the smallest division that divides the extent and all other divisions
-    for (const Access& a : loads) {
+    for (const StridedAccess& a : loads) {
       if (a.div[k] > 1 && (d == 1 || a.div[k] < d)) d = a.div[k];
     }
     if (d == 1 || dims[k] % d != 0 || dims.size() + 1 > kMaxRank) continue;
-    if (std::any_of(loads.begin(), loads.end(), [&](const Access& a) { return a.div[k] > 1 && a.div[k] % d != 0; })) continue;
+    if (std::any_of(loads.begin(), loads.end(), [&](const StridedAccess& a) { return a.div[k] > 1 && a.div[k] % d != 0; }))
+      continue;
     const auto at = static_cast<std::ptrdiff_t>(k);
     dims.insert(dims.begin() + at + 1, d);
     dims[k] /= d;
-    each_access(*this, [&](Access& a) {
+    each_access(*this, [&](StridedAccess& a) {
       const bool divided = a.div[k] > 1;
       a.strides.insert(a.strides.begin() + at + 1, divided ? 0 : a.strides[k]);
       a.div.insert(a.div.begin() + at + 1, 1);
@@ -78,7 +79,7 @@ void Space::split_divisions() {
       }
     });
     // The outer part may still be divided by another factor.
-    if (std::any_of(loads.begin(), loads.end(), [&](const Access& a) { return a.div[k] > 1; })) --k;
+    if (std::any_of(loads.begin(), loads.end(), [&](const StridedAccess& a) { return a.div[k] > 1; })) --k;
   }
 }
 
@@ -90,7 +91,7 @@ void Space::order_and_join() {
       v = std::move(out);
     };
     pick(dims);
-    each_access(*this, [&](Access& a) {
+    each_access(*this, [&](StridedAccess& a) {
       pick(a.strides);
       pick(a.div);
     });
@@ -106,7 +107,7 @@ void Space::order_and_join() {
   keep(order);
   for (std::size_t k = 0; k + 1 < dims.size();) {
     bool joins = true;
-    each_access(*this, [&](const Access& a) {
+    each_access(*this, [&](const StridedAccess& a) {
       joins = joins && a.div[k] == 1 && a.div[k + 1] == 1 && a.strides[k] == a.strides[k + 1] * dims[k + 1];
     });
     if (!joins) {
@@ -116,7 +117,7 @@ void Space::order_and_join() {
     dims[k] *= dims[k + 1];
     const auto at = static_cast<std::ptrdiff_t>(k);
     dims.erase(dims.begin() + at + 1);
-    each_access(*this, [&](Access& a) {
+    each_access(*this, [&](StridedAccess& a) {
       a.strides.erase(a.strides.begin() + at);
       a.div.erase(a.div.begin() + at);
     });
@@ -125,18 +126,18 @@ void Space::order_and_join() {
 
 void Space::add_unit() {
   dims.push_back(1);
-  each_access(*this, [](Access& a) {
+  each_access(*this, [](StridedAccess& a) {
     a.strides.push_back(0);
     a.div.push_back(1);
   });
 }
 
-Result<Epilogue> Epilogue::make(const KernelTable& kernels, Code code, Space space, int row_dim, int col_dim) {
-  Epilogue e;
+Result<BlockEpilogue> BlockEpilogue::make(const KernelTable& kernels, Code code, Space space, int row_dim, int col_dim) {
+  BlockEpilogue e;
   e.kernels_ = &kernels;
   e.row_dim_ = static_cast<std::size_t>(row_dim);
   e.col_dim_ = static_cast<std::size_t>(col_dim);
-  for (const Access& a : space.loads) {
+  for (const StridedAccess& a : space.loads) {
     if (a.div[e.col_dim_] != 1) {
       return region::refuse(fmt::format("repetition of an operand along dimension {}", col_dim), a.div[e.col_dim_], "1");
     }
@@ -147,13 +148,28 @@ Result<Epilogue> Epilogue::make(const KernelTable& kernels, Code code, Space spa
   return e;
 }
 
-std::size_t Epilogue::scratch_bytes() const {
+Result<BlockEpilogue> block_epilogue(const program::Program& program, Space space, Isa isa, std::size_t row_dim,
+                                     std::size_t col_dim) {
+  std::vector<Elem> loads;
+  for (const StridedAccess& a : space.loads) loads.push_back(a.elem);
+  OCTAVO_TRY(Code code, Code::compile(program, loads));
+  return BlockEpilogue::make(*kernel_table(isa), std::move(code), std::move(space), static_cast<int>(row_dim),
+                             static_cast<int>(col_dim));
+}
+
+Result<BlockEpilogue> block_epilogue(const region::Stage& stage, Isa isa, std::size_t row_dim, std::size_t col_dim) {
+  OCTAVO_TRY(Space space, Space::of(stage));
+  while (space.dims.size() < 2) space.add_unit();
+  return block_epilogue(stage.program, std::move(space), isa, row_dim, col_dim);
+}
+
+std::size_t BlockEpilogue::scratch_bytes() const {
   return code_.slot_bytes() + (space_.loads.size() + space_.stores.size()) * sizeof(Stream) +
          divided_ * static_cast<std::size_t>(code_.block()) * sizeof(std::int64_t);
 }
 
-Stream Epilogue::stream(const Access& a, const region::Memory& memory, const Index& origin, int rows, std::int64_t row_step,
-                        std::int64_t*& offsets) const {
+Stream BlockEpilogue::stream(const StridedAccess& a, const region::Memory& memory, const Index& origin, int rows,
+                             std::int64_t row_step, std::int64_t*& offsets) const {
   Stream s;
   std::int64_t at = a.offset;
   for (std::size_t k = 0; k < a.strides.size(); ++k) {
@@ -171,13 +187,13 @@ Stream Epilogue::stream(const Access& a, const region::Memory& memory, const Ind
   return s;
 }
 
-void Epilogue::run(const region::Memory& memory, std::byte* scratch, const Index& origin, int rows, int cols,
-                   std::int64_t row_step) const {
+void BlockEpilogue::run(const region::Memory& memory, std::byte* scratch, const Index& origin, int rows, int cols,
+                        std::int64_t row_step) const {
   auto* streams = reinterpret_cast<Stream*>(scratch + code_.slot_bytes());
   auto* offsets = reinterpret_cast<std::int64_t*>(streams + space_.loads.size() + space_.stores.size());
   Stream* next = streams;
-  for (const Access& a : space_.loads) *next++ = stream(a, memory, origin, rows, row_step, offsets);
-  for (const Access& a : space_.stores) *next++ = stream(a, memory, origin, rows, row_step, offsets);
+  for (const StridedAccess& a : space_.loads) *next++ = stream(a, memory, origin, rows, row_step, offsets);
+  for (const StridedAccess& a : space_.stores) *next++ = stream(a, memory, origin, rows, row_step, offsets);
   const BlockRun run{rows, cols, streams, streams + space_.loads.size(), reinterpret_cast<std::int32_t*>(scratch)};
   kernels_->run_block(code_.view(), run);
 }

@@ -14,19 +14,20 @@ inline constexpr std::size_t kMaxRank = 16;  ///< after dimensions are split; re
 using Index = std::array<std::int64_t, kMaxRank>;
 
 /// Element (i0, i1, ...) of the space is at buffer + offset + sum floor(i_k / div_k) * strides_k, in bytes.
-struct Access {
+struct StridedAccess {
   region::BufferId buffer = -1;
   std::int64_t offset = 0;
   Elem elem = Elem::u8;
   std::vector<std::int64_t> strides, div;
 };
 /// Dimensions of extent 1 and strides of 0 get stride 0 and div 1.
-[[nodiscard]] Result<Access> access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space);
+[[nodiscard]] Result<StridedAccess> access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div,
+                                              const ir::Shape& space);
 
 /// An iteration space with everything its program reads and writes.
 struct Space {
   std::vector<std::int64_t> dims;
-  std::vector<Access> loads, stores;
+  std::vector<StridedAccess> loads, stores;
 
   /// Errors (`unsupported`): element types that programs do not have, more than 8 dimensions.
   static Result<Space> of(const region::Stage& stage);
@@ -39,10 +40,10 @@ struct Space {
 };
 
 /// The program of a stage over blocks: rows run along `row_dim` in steps of `row_step`, columns along `col_dim`.
-class Epilogue {
+class BlockEpilogue {
  public:
   /// `code` must have been compiled for `space.loads`. Errors: an operand divides `col_dim`.
-  static Result<Epilogue> make(const KernelTable& kernels, Code code, Space space, int row_dim, int col_dim);
+  static Result<BlockEpilogue> make(const KernelTable& kernels, Code code, Space space, int row_dim, int col_dim);
 
   [[nodiscard]] const Space& space() const { return space_; }
   [[nodiscard]] const Code& code() const { return code_; }
@@ -56,7 +57,7 @@ class Epilogue {
            std::int64_t row_step = 1) const;
 
  private:
-  Stream stream(const Access& a, const region::Memory& memory, const Index& origin, int rows, std::int64_t row_step,
+  Stream stream(const StridedAccess& a, const region::Memory& memory, const Index& origin, int rows, std::int64_t row_step,
                 std::int64_t*& offsets) const;
 
   const KernelTable* kernels_ = nullptr;
@@ -65,5 +66,11 @@ class Epilogue {
   std::size_t row_dim_ = 0, col_dim_ = 0;
   std::size_t divided_ = 0;  // accesses with a division along the rows
 };
+
+/// The stage's program over blocks of its space with rows and columns along these dimensions; units are added up to two dimensions.
+[[nodiscard]] Result<BlockEpilogue> block_epilogue(const region::Stage& stage, Isa isa, std::size_t row_dim, std::size_t col_dim);
+/// The same over a space that the caller arranged.
+[[nodiscard]] Result<BlockEpilogue> block_epilogue(const program::Program& program, Space space, Isa isa, std::size_t row_dim,
+                                                   std::size_t col_dim);
 
 }  // namespace octavo::cpu

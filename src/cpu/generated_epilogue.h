@@ -1,4 +1,4 @@
-// The program of a stage over pixels of float sums, in generated code: as Epilogue (access.h) runs it, with the same bits, but all values of a few vectors stay in
+// The program of a stage over pixels of float sums, in generated code: as BlockEpilogue (access.h) runs it, with the same bits, but all values of a few vectors stay in
 // registers. For kernels that compute their sums elsewhere.
 #pragma once
 
@@ -25,14 +25,14 @@ class GeneratedEpilogue {
 /// (jit/lower.h). Empty: it is.
 [[nodiscard]] Reasons why_not_generated(const region::Stage& stage, Isa isa);
 /// Null where no code is generated. Errors: `internal`, what the code generator says.
-[[nodiscard]] Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Region& region, Isa isa,
+[[nodiscard]] Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Stage& stage, Isa isa,
                                                                             const std::vector<std::int64_t>& widths,
                                                                             std::int64_t pixels);
 #else
 [[nodiscard]] inline Reasons why_not_generated(const region::Stage&, Isa) {
   return region::unmet("code generator", "none for this processor", "one");
 }
-[[nodiscard]] inline Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Region&, Isa,
+[[nodiscard]] inline Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Stage&, Isa,
                                                                                    const std::vector<std::int64_t>&, std::int64_t) {
   return std::unique_ptr<GeneratedEpilogue>();
 }

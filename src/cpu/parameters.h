@@ -1,37 +1,35 @@
-// Parameters of tactics that are numbers, as families outside avx512/ read them; avx512/ has Target.
+// Parameters of tactics that several families have.
 #pragma once
 
 #include <charconv>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "region/tactic.h"
+#include "region/family.h"
 
 namespace octavo::cpu {
 
-/// "row_tiles": so many row tiles, each a task or several. "splits": tasks that share a row tile, each with some channels.
-/// "pixels": the most pixels of a tile. "rows": of a task's tile. "prefetch": how far ahead of what is computed (blocks of channels,
-/// for weights; rows of the input, for depthwise) something is fetched.
-inline constexpr std::string_view kRowTiles = "row_tiles", kSplits = "splits", kPixels = "pixels", kRows = "rows",
-                                  kPrefetch = "prefetch";
+inline constexpr region::ParameterRow kRowTiles{"row_tiles", "1..1000000", "so many row tiles, each a task or several"},
+    kSplits{"splits", "1..1000000", "tasks that share a row tile, each with some channels"},
+    kPixels{"pixels", "1..1000000", "the most pixels of a tile"}, kRows{"rows", "1..1000000", "rows of a task's tile"},
+    kPrefetch{"prefetch", "0..1000000",
+              "how far ahead of what is computed something is fetched: blocks of channels, for weights; rows of the input, for "
+              "depthwise"};
 
-/// The parameter, at most `most`; 0: the tactic has none, or no number of 1 and more.
-[[nodiscard]] inline std::int64_t number(const region::Tactic& t, std::string_view name, std::int64_t most) {
-  const auto found = t.parameters.find(std::string(name));
-  if (found == t.parameters.end()) return 0;
+/// The parameter, at most `most`; 0: there is none.
+[[nodiscard]] inline std::int64_t number(const region::Parameters& parameters, const region::ParameterRow& row, std::int64_t most) {
+  const auto found = parameters.find(std::string(row.name));
+  if (found == parameters.end()) return 0;
   const std::string& s = found->second;
   std::int64_t n = 0;
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
-  return error == std::errc() && end == s.data() + s.size() && n >= 1 ? (n < most ? n : most) : 0;
+  std::from_chars(s.data(), s.data() + s.size(), n);
+  return n < 1 ? 0 : n < most ? n : most;
 }
 
-/// Sets of one parameter each, for searches.
-using Parameters = std::vector<std::map<std::string, std::string>>;
-inline void add(Parameters& to, std::string_view name, std::int64_t value) {
-  std::map<std::string, std::string> set{{std::string(name), std::to_string(value)}};
+/// Adds a set of this parameter alone, for searches.
+inline void add(std::vector<region::Parameters>& to, const region::ParameterRow& row, std::int64_t value) {
+  region::Parameters set{{std::string(row.name), std::to_string(value)}};
   for (const auto& have : to) {
     if (have == set) return;
   }

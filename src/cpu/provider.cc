@@ -5,97 +5,222 @@
 
 #include <algorithm>
 
-#include "cpu/families/element_families.h"
-#include "cpu/families/row_families.h"
-#include "cpu/family.h"
-#include "cpu/onednn/onednn.h"
+#include "cpu/stages/parts.h"
+#include "cpu/table.h"
 #include "region/kernel_version.h"
-#if defined(__x86_64__) && __has_include("cpu/jit/provider.h")
-#include "cpu/jit/provider.h"
-#define OCTAVO_HAVE_AVX512_PROVIDER 1
-#endif
 
 namespace octavo::cpu {
 namespace {
 
-const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list = [] {
-    std::vector<const Family*> all{&copy_family(),          &pointwise_family(), &conv_family(),     &depthwise_family(),
-                                   &depthwise_f32_family(), &conv_f32_family(),  &max_pool_family(), &avg_pool_family(),
-                                   &reduce_family(),        &softmax_family(),   &resize_family()};
-    all.insert(all.end(), onednn_families().begin(), onednn_families().end());
-    for (const auto* both : {&matmul_bf16_families(), &attention_bf16_families()})
-      all.insert(all.end(), both->begin(), both->end());
-    all.insert(all.end(),
-               {&generated_pointwise_family(), &winograd_family(), &norm_family(), &matmul_family(), &matmul_codes_family(),
-                &attention_family(), &attention_codes_family(), &recurrent_family(), &dynamic_quantize_family(), &arg_max_family(),
-                &elements_family(), &top_k_family(), &non_max_suppression_family(), &grid_sample_family()});
-    all.insert(all.end(), move_families().begin(), move_families().end());
-    all.insert(all.end(), indexed_families().begin(), indexed_families().end());
-    all.push_back(&staged_family());
-    all.push_back(&grouped_family());
-    all.push_back(&reference_family());
-    return all;
-  }();
-  return list;
+std::vector<const Family*> families_for(const Region& r) {
+  if (stores_nothing(r)) return {&nothing_family()};
+  std::vector<const Family*> out;
+  std::copy_if(table().begin(), table().end(), std::back_inserter(out), [&](const Family* f) { return f->about(r); });
+  return out;
 }
 
-const std::vector<const Family*>& families_for(const Region& r) {
-  static const std::vector<const Family*> nothing{&nothing_family()};
-  return stores_nothing(r) ? nothing : families();
+std::string name_of(const Family& f, const Region& r, Isa isa) {
+  return f.row().has_levels() ? fmt::format("{}.{}", f.name_for(r), name_of(isa)) : f.name_for(r);
 }
 
 /// The family's tactic for a level. What the tactic says of itself follows from the family, the level and the parts, on any machine.
-Tactic tactic_of(const Family& f, const Region& r, Isa isa, std::vector<Tactic> parts,
-                 std::map<std::string, std::string> parameters = {}) {
+Tactic tactic_of(const Family& f, const Region& r, Isa isa, Parameters parameters = {}, std::vector<Tactic> parts = {}) {
+  const Row& row = f.row();
   Tactic t;
-  t.parameters = std::move(parameters);
   t.provider = "cpu";
-  t.family = f.per_isa() ? fmt::format("{}.{}", f.name_for(r), name_of(isa)) : f.name_for(r);
-  t.version = f.version();
+  t.family = name_of(f, r, isa);
+  t.version = row.version;
   t.required = region::required_by(parts);
-  if (f.per_isa() && isa != Isa::portable) t.required.emplace_back(name_of(isa));
-  for (std::string& name : f.required()) t.required.push_back(std::move(name));
-  t.vector = parts.empty() ? f.vector(f.per_isa() ? isa : Isa::avx512)
+  if (isa != Isa::portable) t.required.emplace_back(name_of(isa));
+  t.required.insert(t.required.end(), row.required.begin(), row.required.end());
+  std::ranges::move(f.required_by(parameters), std::back_inserter(t.required));
+  std::ranges::sort(t.required);
+  t.vector = parts.empty() ? row.vector && (isa != Isa::portable || !row.has_levels())
                            : std::all_of(parts.begin(), parts.end(), [](const Tactic& p) { return p.vector; });
-  t.reference = f.reference();
-  t.forwards_stages = f.forwards_stages();
+  t.reference = row.reference;
+  t.stores_in_place = row.stores_in_place;
+  t.forwards_stages = row.forwards_stages;
+  t.parameters = std::move(parameters);
   t.parts = std::move(parts);
   return t;
 }
 
-struct Found {
-  const Family* family;
-  Isa isa;
-};
-Result<Found> find_tactic(const Region& r, const Tactic& tactic) {
-  for (const Family* f : families_for(r)) {
-    if (!f->about(r)) continue;
-    for (const Isa isa : f->levels()) {
-      const bool known = std::all_of(tactic.parameters.begin(), tactic.parameters.end(),
-                                     [&](const auto& p) { return f->takes_parameter(p.first); });
-      const Tactic own = tactic_of(*f, r, isa, f->packs_parts() ? tactic.parts : std::vector<Tactic>(),
-                                   known ? tactic.parameters : std::map<std::string, std::string>());
-      if (own.family != tactic.family) continue;
-      OCTAVO_CHECK(check_tactic(tactic, own));
-      return Found{f, f->per_isa() ? isa : Isa::portable};
-    }
-  }
-  return fail(ErrorKind::unsupported,
-              fmt::format("region \"{}\": no tactic \"{}\" for this kind of region in this build", r.name, tactic.name()));
+/// Why the tactic cannot run now, whatever the region is.
+Reasons why_not_now(const Family& f, Isa isa, const Tactic& tactic) {
+  if (kernel_table(isa) == nullptr) return unmet("kernels of this build", "without them", name_of(isa));
+  Reasons why = why_lacking(tactic.required);
+  return why.empty() ? f.why_not_here() : why;
 }
 
-}  // namespace
-
-Status check_tactic(const Tactic& stored, const Tactic& own) {
+/// The tactic of an engine file is the one that this version makes of its parameters. Errors: `unsupported` for another version of the
+/// family, `bad_engine` for anything else that differs.
+Status check_tactic(const Tactic& stored, const Family& f, const Region& r, Isa isa) {
+  if (stored.version != f.row().version) return region::other_version(stored, f.row().version);
+  if (const Reasons why = region::why_not_described(stored.parameters, f.row().parameters); !why.empty())
+    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic {}: {}", r.name, stored.name(), spelled(why)));
+  const Tactic own = tactic_of(f, r, isa, stored.parameters, f.row().composed ? stored.parts : std::vector<Tactic>());
   if (stored == own) return {};
-  if (stored.version != own.version) return region::other_version(stored, own.version);
   if (stored.name() != own.name())
     return fail(ErrorKind::bad_engine, fmt::format("tactic {}: for this region it is {}", stored.name(), own.name()));
   return fail(ErrorKind::bad_engine,
               fmt::format("tactic {}: what it says to require ({}), or to be, is not what it is (it requires {})", stored.name(),
                           fmt::join(stored.required, ", "),
                           own.required.empty() ? "nothing" : fmt::format("{}", fmt::join(own.required, ", "))));
+}
+
+/// The row and level of a tactic.
+struct Found {
+  const Family* family;
+  Isa isa;
+};
+Result<Found> find(const Region& r, const Tactic& tactic) {
+  for (const Family* f : families_for(r)) {
+    for (const Isa isa : f->row().levels) {
+      if (tactic.provider != "cpu" || name_of(*f, r, isa) != tactic.family) continue;
+      OCTAVO_CHECK(check_tactic(tactic, *f, r, isa));
+      return Found{f, isa};
+    }
+  }
+  return fail(ErrorKind::unsupported,
+              fmt::format("region \"{}\": no tactic \"{}\" for this kind of region in this build", r.name, tactic.name()));
+}
+
+/// The setting of a region for the tactic. `doing`: "loading".
+Result<std::unique_ptr<Matched>> match(const Found& found, const Region& r, const Plan& plan, const Tactic& tactic,
+                                       std::string_view doing) {
+  auto matched = found.family->matched({r, plan, found.isa, tactic.parameters, tactic.parts});
+  if (matched) return matched;
+  return fail(matched.error().kind, fmt::format("{} region \"{}\" with tactic {}: {}", doing, r.name, tactic.name(),
+                                                spelled(refusal_of(matched.error()))));
+}
+
+/// The constants that a region has are those that its tactic makes: kernels read them without looking. `more`: further ones may follow.
+Status check_packed(const Region& r, const Tactic& tactic, Packed packed, const std::vector<std::int64_t>& bytes, bool more) {
+  const auto bad = [&](const std::string& what) {
+    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic \"{}\": {}", r.name, tactic.name(), what));
+  };
+  if (packed.size() < bytes.size() || (!more && packed.size() != bytes.size()))
+    return bad(fmt::format("{} packed constants, needs {}{}", packed.size(), more ? "at least " : "", bytes.size()));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (static_cast<std::int64_t>(packed[i].size()) != bytes[i])
+      return bad(fmt::format("packed constant {} has {} bytes, the tactic reads {}", i, packed[i].size(), bytes[i]));
+  }
+  return {};
+}
+
+/// A family's offers on this machine, one a level.
+void offer(const Family& f, const Region& r, const Plan& plan, std::vector<Offer>& out) {
+  const Row& row = f.row();
+  const auto refused = [&](Isa isa, Reasons why) { out.push_back({tactic_of(f, r, isa), std::move(why), 0, row.rank}); };
+  // What has no lesser level is not matched in vain.
+  if (row.levels.size() == 1) {
+    if (Reasons why = why_not_now(f, row.levels.front(), tactic_of(f, r, row.levels.front())); !why.empty())
+      return refused(row.levels.front(), std::move(why));
+  }
+  const Parameters here = f.parameters_here();
+  const auto matched = f.matched({r, plan, row.levels.back(), here});
+  for (const Isa isa : row.levels) {
+    if (!matched) {
+      refused(isa, refusal_of(matched.error()));
+      continue;
+    }
+    Offer o{tactic_of(f, r, isa, (*matched)->parameters(), (*matched)->parts()), {}, 0, row.rank};
+    o.refusal = why_not_now(f, isa, o.tactic);
+    if (o.refusal.empty()) o.cost = (*matched)->cost(isa);
+    out.push_back(std::move(o));
+  }
+}
+
+/// Does the family run the region here? Where it does, its variants.
+bool add_variants(const Family& f, const Region& r, const Plan& plan, std::vector<Offer>& out) {
+  const auto isa = std::ranges::find_if(f.row().levels, [&](Isa i) { return why_not_now(f, i, tactic_of(f, r, i)).empty(); });
+  if (isa == f.row().levels.end()) return false;
+  const auto usual = f.matched({r, plan, *isa, f.parameters_here()});
+  if (!usual || !why_lacking(tactic_of(f, r, *isa, {}, (*usual)->parts()).required).empty()) return false;
+  for (const Parameters& parameters : (*usual)->variants()) {
+    const auto matched = f.matched({r, plan, *isa, parameters});
+    if (!matched) continue;
+    Offer o{tactic_of(f, r, *isa, (*matched)->parameters(), (*matched)->parts()), {}, (*matched)->cost(*isa), f.row().rank};
+    if (why_lacking(o.tactic.required).empty()) out.push_back(std::move(o));
+  }
+  return true;
+}
+
+class CpuProvider final : public region::Provider {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+  std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
+    std::vector<Offer> out;
+    for (const Family* f : families_for(region)) {
+      if (!f->outdated_here()) offer(*f, region, plan, out);
+    }
+    return out;
+  }
+
+  /// Generated code is faster by more than a set of parameters makes of anything else.
+  std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
+    std::vector<Offer> out;
+    bool generated = false;
+    for (const Family* f : families_for(region)) {
+      if (f->outdated_here() || (generated && f->row().rank > 0 && !f->row().composed)) continue;
+      const bool runs = add_variants(*f, region, plan, out);
+      generated = generated || (runs && f->row().rank == 0);
+    }
+    return out;
+  }
+
+  Result<region::Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const override {
+    region::Artifact made;
+    OCTAVO_TRY(made.constants, pack_part(region, plan, tactic));
+    return made;
+  }
+
+  Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
+                                               const region::ArtifactView& artifact) const override {
+    if (region.packed.size() != artifact.constants.size())
+      return fail(ErrorKind::bad_engine, fmt::format("region \"{}\": {} packed constants, {} are there", region.name,
+                                                     region.packed.size(), artifact.constants.size()));
+    std::vector<std::span<const std::byte>> packed;
+    for (std::size_t i = 0; i < region.packed.size(); ++i) {
+      const std::int64_t bytes = plan.buffers[static_cast<std::size_t>(region.packed[i])].bytes;
+      packed.emplace_back(artifact.constants[i], static_cast<std::size_t>(bytes));
+    }
+    return load_part(region, plan, region.tactic, packed);
+  }
+};
+
+}  // namespace
+
+std::vector<Offer> offers_of_rank(const Region& region, const Plan& plan, int rank) {
+  std::vector<Offer> out;
+  for (const Family* f : families_for(region)) {
+    if (f->row().rank == rank && !f->outdated_here()) offer(*f, region, plan, out);
+  }
+  return out;
+}
+
+Result<std::vector<ir::Tensor>> pack_part(const Region& region, const Plan& plan, const Tactic& tactic) {
+  OCTAVO_TRY(const Found found, find(region, tactic));
+  OCTAVO_TRY(const auto matched, match(found, region, plan, tactic, "packing for"));
+  OCTAVO_TRY(auto packed, matched->pack());
+  const std::vector<std::int64_t> bytes = matched->packed_bytes();
+  bool same = packed.size() == bytes.size() || (found.family->row().composed && packed.size() > bytes.size());
+  for (std::size_t i = 0; same && i < bytes.size(); ++i) same = static_cast<std::int64_t>(packed[i].bytes().size()) == bytes[i];
+  if (!same) return fail(ErrorKind::internal, fmt::format("packing for {}: not the sizes that loading expects", tactic.name()));
+  return packed;
+}
+
+Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& tactic, Packed packed) {
+  OCTAVO_TRY(const Found found, find(region, tactic));
+  if (const Reasons why = why_not_now(*found.family, found.isa, tactic); !why.empty()) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
+                            tactic.name(), in_words(why)));
+  }
+  OCTAVO_TRY(const auto matched, match(found, region, plan, tactic, "loading"));
+  OCTAVO_CHECK(check_packed(region, tactic, packed, matched->packed_bytes(), found.family->row().composed));
+  return matched->load(packed);
 }
 
 bool divides(const Region& region) {
@@ -105,170 +230,13 @@ bool divides(const Region& region) {
   });
 }
 
-Result<std::vector<const region::Provider*>> providers_of(const std::vector<Tactic>& parts, std::size_t stages) {
-  if (parts.size() != stages)
-    return fail(ErrorKind::bad_engine, fmt::format("a tactic of {} parts for {} stages", parts.size(), stages));
-  std::vector<const region::Provider*> out;
-  for (const Tactic& part : parts) {
-    const auto found =
-        std::find_if(providers().begin(), providers().end(), [&](const region::Provider* p) { return p->knows(part); });
-    if (found == providers().end())
-      return fail(ErrorKind::bad_engine, fmt::format("part \"{}\" is not a tactic of the CPU", part.name()));
-    out.push_back(*found);
-  }
-  return out;
-}
-
-Status check_packed(const Region& region, const Plan& plan, std::size_t packed, std::span<const std::int64_t> bytes, bool more) {
-  const auto bad = [&](const std::string& what) {
-    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic \"{}\": {}", region.name, region.tactic.name(), what));
-  };
-  if (region.packed.size() != packed || packed < bytes.size() || (!more && packed != bytes.size()))
-    return bad(fmt::format("{} packed constants, needs {}{}", packed, more ? "at least " : "", bytes.size()));
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const std::int64_t has = plan.buffers[static_cast<std::size_t>(region.packed[i])].bytes;
-    if (has != bytes[i]) return bad(fmt::format("packed constant {} has {} bytes, the tactic reads {}", i, has, bytes[i]));
-  }
-  return {};
-}
-
-namespace {
-
-class CpuProvider final : public region::Provider {
- public:
-  std::string_view name() const override { return "cpu"; }
-
-  bool knows(const Tactic& tactic) const override {
-    if (tactic.provider != name()) return false;
-    return std::none_of(providers().begin(), providers().end(),
-                        [&](const region::Provider* p) { return p != this && p->knows(tactic); });
-  }
-
-  std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
-    std::vector<Offer> out;
-    for (const Family* f : families_for(region)) {
-      if (!f->about(region)) continue;
-      const Reasons refusal = f->why_not(region, plan);
-      if (f->packs_parts()) {
-        out.push_back(composed(*f, region, plan, refusal, {}));
-        continue;
-      }
-      for (const Isa isa : f->levels()) {
-        Offer o;
-        o.tactic = tactic_of(*f, region, isa, {});
-        o.refusal = refusal;
-        if (o.refusal.empty()) o.refusal = why_not_here(f->per_isa() ? isa : Isa::portable, o.tactic);
-        if (o.refusal.empty()) o.cost = f->cost(region, plan, isa);
-        out.push_back(std::move(o));
-        if (!f->per_isa()) break;
-      }
-    }
-    return out;
-  }
-
-  std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
-    std::vector<Offer> out;
-    const bool generated = generated_takes(region, plan);
-    for (const Family* f : families_for(region)) {
-      if (!f->about(region) || !f->why_not(region, plan).empty()) continue;
-      if (!f->packs_parts()) {
-        if (!generated) add_sets(*f, region, plan, out);
-        continue;
-      }
-      for (auto& parameters : f->parameter_sets(region, plan, Isa::portable)) {
-        Offer o = composed(*f, region, plan, {}, std::move(parameters));
-        if (o.refusal.empty()) out.push_back(std::move(o));
-      }
-    }
-    return out;
-  }
-
-  Result<region::Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region, tactic));
-    Region named = region;
-    named.tactic = tactic;
-    region::Artifact made;
-    OCTAVO_TRY(made.constants, found.family->pack(named, plan, found.isa));
-    OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(named, plan, found.isa));
-    const auto& packed = made.constants;
-    bool same = packed.size() == bytes.size() || (found.family->packs_parts() && packed.size() > bytes.size());
-    for (std::size_t i = 0; same && i < bytes.size(); ++i) same = static_cast<std::int64_t>(packed[i].bytes().size()) == bytes[i];
-    if (!same) return fail(ErrorKind::internal, fmt::format("packing for {}: not the sizes that loading expects", tactic.name()));
-    return made;
-  }
-
-  Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
-                                               const region::ArtifactView& artifact) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region, region.tactic));
-    if (const Reasons why = why_not_here(found.isa, region.tactic); !why.empty()) {
-      return fail(ErrorKind::unsupported,
-                  fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
-                              region.tactic.name(), in_words(why)));
-    }
-    if (const Reasons why = found.family->why_not(region, plan); !why.empty()) {
-      return fail(ErrorKind::unsupported,
-                  fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic.name(), spelled(why)));
-    }
-    OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(region, plan, found.isa));
-    OCTAVO_CHECK(check_packed(region, plan, artifact.constants.size(), bytes, found.family->packs_parts()));
-    return found.family->instantiate(region, plan, found.isa, artifact.constants);
-  }
-
- private:
-  /// The offer of a family whose tactics are made of others.
-  static Offer composed(const Family& f, const Region& region, const Plan& plan, const Reasons& refusal,
-                        std::map<std::string, std::string> parameters) {
-    Region named = region;
-    named.tactic = {};
-    named.tactic.parameters = parameters;
-    Family::Composed made;
-    made.refusal = refusal;
-    if (refusal.empty()) made = f.compose(named, plan);
-    Offer o;
-    o.tactic = tactic_of(f, region, Isa::portable, std::move(made.parts), std::move(parameters));
-    o.refusal = std::move(made.refusal);
-    if (o.refusal.empty()) o.refusal = why_not_here(Isa::portable, o.tactic);
-    if (o.refusal.empty()) o.cost = made.cost;
-    return o;
-  }
-
-  /// Is there generated code for the region? It is faster by more than a set of parameters makes of anything here.
-  bool generated_takes(const Region& region, const Plan& plan) const {
-    return std::any_of(providers().begin(), providers().end(), [&](const region::Provider* p) {
-      if (p == this) return false;
-      const auto offers = p->offers(region, plan);
-      return std::any_of(offers.begin(), offers.end(), [](const Offer& o) { return o.refusal.empty(); });
-    });
-  }
-  /// The family's sets for the best instruction set at hand.
-  static void add_sets(const Family& f, const Region& region, const Plan& plan, std::vector<Offer>& out) {
-    for (const Isa isa : f.levels()) {
-      if (!why_not_here(f.per_isa() ? isa : Isa::portable, tactic_of(f, region, isa, {})).empty()) continue;
-      for (auto& parameters : f.parameter_sets(region, plan, isa))
-        out.push_back({tactic_of(f, region, isa, {}, std::move(parameters)), {}, f.cost(region, plan, isa)});
-      return;
-    }
-  }
-
-  static Reasons why_not_here(Isa isa, const Tactic& tactic) {
-    if (kernel_table(isa) == nullptr) return unmet("kernels of this build", "without them", name_of(isa));
-    return why_lacking(tactic.required);
-  }
-};
-
-}  // namespace
-
 const region::Provider& cpu_provider() {
   static const CpuProvider provider;
   return provider;
 }
 
 const std::vector<const region::Provider*>& providers() {
-#ifdef OCTAVO_HAVE_AVX512_PROVIDER
-  static const std::vector<const region::Provider*> list{&jit_provider(), &cpu_provider()};
-#else
   static const std::vector<const region::Provider*> list{&cpu_provider()};
-#endif
   return list;
 }
 

@@ -1,4 +1,4 @@
-// The CPU's ways to run a region. Every kernel of this module is reached through these providers.
+// The CPU's ways to run a region. Every kernel of this module is reached through this provider.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace octavo::cpu {
 
-/// Generated AVX-512 kernels first (when built), then the block kernels of `cpu_provider()`. Static storage; never empty.
-[[nodiscard]] const std::vector<const region::Provider*>& providers();
-
-/// Everything outside jit/: pointwise, copies, index-mapped moves, pooling, reductions, convolutions, float anchors, softmax,
-/// two-stage row tiles, and the reference evaluator for what is left. Each family in portable C++, AVX2 and AVX-512 from one source.
-///   offers        one a (family, instruction set), refused with the processor's or OCTAVO_CPU's reason; the last one,
-///                 "cpu.reference.<op>", is never refused for an instruction set.
-///   pack          weights widened to 16 bits (int8) or blocked (float); empty for everything without weights.
-///   instantiate   the tactic must be one that `offers` names without refusal for this region.
+/// The families of table.h, each of which reads a region once a call:
+///   offers    one for each family and level, refused for what the region is or for what the processor or OCTAVO_CPU does not allow.
+///             Generated code has rank 0. The last one, "cpu.reference.<op>", is never refused for an instruction set.
+///   variants  further sets of parameters.
+///   compile   the family's packed constants.
+///   load      the kernel. The tactic must be one that this version makes, and the constants those that it packs.
 [[nodiscard]] const region::Provider& cpu_provider();
+
+/// The provider, as lists of them are handed on. Never empty.
+[[nodiscard]] const std::vector<const region::Provider*>& providers();
 
 }  // namespace octavo::cpu

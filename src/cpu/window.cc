@@ -9,11 +9,11 @@
 
 namespace octavo::cpu {
 
-std::vector<Phase> Window::phases() const {
-  std::vector<Phase> list;
+std::vector<AxisPhase> Window::phases() const {
+  std::vector<AxisPhase> list;
   const std::int64_t n = transposed ? std::min(stride, out) : 1;
   for (std::int64_t p = 0; p < n; ++p) {
-    Phase phase;
+    AxisPhase phase;
     phase.first = p;
     phase.step = transposed ? stride : 1;
     phase.in_step = transposed ? 1 : stride;

@@ -14,7 +14,7 @@ struct Tap {
 };
 /// Outputs first, first + step, ... (count of them) have the same taps. A convolution has one phase a dimension; a transposed
 /// convolution has one for each residue of the stride (gather form: no scattering, no overlapping writes).
-struct Phase {
+struct AxisPhase {
   std::int64_t first = 0, step = 1, count = 0, in_step = 1;
   std::vector<Tap> taps;  ///< by ascending shift
 };
@@ -22,7 +22,7 @@ struct Phase {
 struct Window {
   std::int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad = 0;
   bool transposed = false;
-  [[nodiscard]] std::vector<Phase> phases() const;
+  [[nodiscard]] std::vector<AxisPhase> phases() const;
 };
 
 /// Dimensions of an image-like stage, as positions in Stage::space; -1: absent (extent 1). Up to three spatial dimensions.

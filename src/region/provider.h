@@ -22,6 +22,8 @@ struct Offer {
   Tactic tactic;
   Reasons refusal;  ///< the condition that failed, with the values (region/refusal.h); empty: the tactic can be taken
   double cost = 0;
+  int rank =
+      0;  ///< among the provider's: without measured times one of the least rank is taken, whatever others are estimated to cost
 };
 
 /// Text that a compiler has not seen yet, in a form that only its provider knows.

@@ -10,12 +10,13 @@
 
 #include "cpu/isa.h"
 #include "cpu/jit/conv.h"
+#include "cpu/scalar_region.h"
 
 namespace octavo::testing {
 namespace {
 
 using cpu::jit::Code;
-using cpu::jit::ConvPlan;
+using cpu::jit::ConvSetting;
 using cpu::jit::Dots;
 using cpu::jit::TileConfig;
 using region::Offer;
@@ -168,39 +169,37 @@ class Provider final : public region::Provider {
   [[nodiscard]] std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     for (const auto tactic : {kConv, kTransposed}) {
-      ConvPlan conv;
       Offer& o = out.emplace_back();
       o.tactic = *region::parse_tactic(tactic);
       o.tactic.stores_in_place = tactic == kConv;
-      o.refusal = make(region, plan, o.tactic, conv);
-      o.cost = conv.seconds;
+      const auto conv = match(region, plan, o.tactic);
+      o.refusal = region::refusal_of(conv);
+      o.cost = conv ? conv->seconds : 0;
     }
     return out;
   }
   [[nodiscard]] Result<region::Artifact> compile(const Region& region, const Plan& plan,
                                                  const region::Tactic& tactic) const override {
-    ConvPlan conv;
-    if (const auto why = make(region, plan, tactic, conv); !why.empty()) return region::refuse(why);
+    OCTAVO_TRY(const ConvSetting conv, match(region, plan, tactic));
     region::Artifact made;
-    OCTAVO_TRY(made.constants, cpu::jit::pack_conv(region, plan, conv));
+    OCTAVO_TRY(made.constants, cpu::jit::pack_conv(conv));
     return made;
   }
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
                                                              const region::ArtifactView& artifact) const override {
     static const EmulatedTiles tiles;
-    ConvPlan conv;
-    if (const auto why = make(region, plan, region.tactic, conv); !why.empty()) return region::refuse(why);
-    return cpu::jit::make_conv(region, std::move(conv), artifact.constants, cpu::has_vbmi(), tiles);
+    OCTAVO_TRY(ConvSetting conv, match(region, plan, region.tactic));
+    return cpu::jit::load_conv(std::move(conv), packed_of(artifact.constants), tiles);
   }
 
  private:
-  static Reasons make(const Region& region, const Plan& plan, const region::Tactic& tactic, ConvPlan& conv) {
-    if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return why;
-    cpu::jit::Target target = cpu::jit::Target::of(tactic);
-    target.vbmi = cpu::has_vbmi();
-    if (auto why = cpu::jit::plan_conv(region, plan, target, conv, Dots::amx); !why.empty()) return why;
-    if (conv.shape.transposed == ("cpu." + tactic.family == kTransposed)) return {};
-    return region::unmet("operator", "of the other kind", tactic.family);
+  static Result<ConvSetting> match(const Region& region, const Plan& plan, const region::Tactic& tactic) {
+    if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return region::refuse(why);
+    cpu::jit::CodeOptions options = cpu::jit::CodeOptions::of(tactic.parameters);
+    options.vbmi = cpu::has_vbmi();
+    OCTAVO_TRY(ConvSetting conv, cpu::jit::match_conv(region, plan, options, Dots::amx));
+    if (conv.shape.transposed == ("cpu." + tactic.family == kTransposed)) return conv;
+    return region::refuse("operator", "of the other kind", tactic.family);
   }
 };
 

@@ -10,7 +10,7 @@
 #include "cpu/amx_emulated.h"
 #include "cpu/isa.h"
 #include "cpu/jit/conv.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 #include "support/facts.h"
@@ -18,7 +18,7 @@
 namespace octavo::testing {
 namespace {
 
-using cpu::jit::ConvPlan;
+using cpu::jit::ConvSetting;
 using cpu::jit::Curve;
 using ir::DType;
 using program::Op;
@@ -299,11 +299,12 @@ TEST(Curve, OfACodeGivesWhatIsWritten) {
         CodedCase k{
             .channels = seed % 2 == 0 ? 48 : 23, .out_scale = out_scale, .zero = zero, .divides = seed % 3 != 0, .half = half};
         build_coded(s, k);
-        ConvPlan plan;
-        ASSERT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
+        auto matched = cpu::jit::match_conv(s.region(), s.plan(), {.vbmi = true});
+        ASSERT_TRUE(matched) << matched.error().message;
+        const ConvSetting& plan = *matched;
         ASSERT_TRUE(plan.curve && plan.curve->coded) << "seed " << seed;
         EXPECT_EQ(plan.curve->function, "gelu");
-        const auto packed = cpu::jit::pack_conv(s.region(), s.plan(), plan);
+        const auto packed = cpu::jit::pack_conv(plan);
         ASSERT_TRUE(packed);
         const auto lines = (*packed)[2].data<float>();
         const auto flags = (*packed)[3].data<std::int32_t>();
@@ -365,14 +366,15 @@ TEST(Curve, OfACodeIsEmitted) {
       for (const auto dots : {cpu::jit::Dots::vnni, cpu::jit::Dots::amx}) {
         Scene s(3);
         build_coded(s, {.channels = channels, .width = width});
-        ConvPlan plan;
-        ASSERT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan, dots)), "");
+        auto matched = cpu::jit::match_conv(s.region(), s.plan(), {.vbmi = true}, dots);
+        ASSERT_TRUE(matched) << matched.error().message;
+        const ConvSetting& plan = *matched;
         ASSERT_TRUE(plan.curve && plan.curve->coded);
-        const auto packed = cpu::jit::pack_conv(s.region(), s.plan(), plan);
+        const auto packed = cpu::jit::pack_conv(plan);
         ASSERT_TRUE(packed);
-        std::vector<const std::byte*> at;
-        for (const auto& t : *packed) at.push_back(t.bytes().data());
-        EXPECT_TRUE(cpu::jit::make_conv(s.region(), plan, at, true)) << channels << " channels, " << width << " pixels";
+        std::vector<std::span<const std::byte>> at;
+        for (const auto& t : *packed) at.push_back(t.bytes());
+        EXPECT_TRUE(cpu::jit::load_conv(plan, at)) << channels << " channels, " << width << " pixels";
       }
     }
   }
@@ -403,10 +405,10 @@ class OtherWindow final : public region::Provider {
 
 /// Blocks of the region that take the curve; -1: the plan has none.
 int blocks_with(Scene& s) {
-  ConvPlan plan;
-  EXPECT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
-  if (!plan.curve) return -1;
-  auto packed = cpu::jit::pack_conv(s.region(), s.plan(), plan);
+  const auto plan = cpu::jit::match_conv(s.region(), s.plan(), {.vbmi = true});
+  EXPECT_TRUE(plan) << plan.error().message;
+  if (!plan->curve) return -1;
+  auto packed = cpu::jit::pack_conv(*plan);
   EXPECT_TRUE(packed);
   int n = 0;
   for (const auto flag : (*packed)[3].data<std::int32_t>()) n += flag;
@@ -423,7 +425,7 @@ class Curves : public ::testing::Test {
 TEST_F(Curves, KernelsOfEveryShape) {
   int with = 0, all = 0;
   std::uint32_t seed = 1;
-  const OtherWindow always(cpu::jit_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
+  const OtherWindow always(cpu::cpu_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
   for (const Function& f : kFunctions) {
     for (const std::int64_t channels : {1, 5, 16, 24, 32, 40, 48, 61, 64, 80, 150}) {
       Scene s(seed++);
@@ -441,7 +443,7 @@ TEST_F(Curves, KernelsOfEveryShape) {
       build(s, k);
       ++all;
       with += blocks_with(s) > 0 ? 1 : 0;
-      EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
+      EXPECT_RUNS(s.compare(cpu::cpu_provider(), kTactic));
       EXPECT_RUNS(s.compare(always, kTactic));
       EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
       EXPECT_RUNS(s.compare(always_amx, kAmx));
@@ -455,7 +457,7 @@ TEST_F(Curves, KernelsOfEveryShape) {
 // written.
 TEST_F(Curves, OpenGroupsAmongDots) {
   int differs = 0;
-  const OtherWindow never(cpu::jit_provider(), 1), always(cpu::jit_provider(), 32768);
+  const OtherWindow never(cpu::cpu_provider(), 1), always(cpu::cpu_provider(), 32768);
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
     Scene s(seed);
     Case k{.f = kFunctions[0], .out_scale = 0.03F, .zero = 128, .acc_scale = 2e-4F};
@@ -464,7 +466,7 @@ TEST_F(Curves, OpenGroupsAmongDots) {
     k.height = 34, k.width = 33, k.in = seed % 4 == 0 ? 3 : 16, k.kernel = seed % 3 == 0 ? 1 : 3;
     build(s, k);
     ASSERT_GT(blocks_with(s), 0);
-    EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
+    EXPECT_RUNS(s.compare(cpu::cpu_provider(), kTactic));
     EXPECT_RUNS(s.compare(always, kTactic));
     const auto why = s.compare(never, kTactic);
     differs += why.empty() ? 0 : 1;
@@ -475,14 +477,14 @@ TEST_F(Curves, OpenGroupsAmongDots) {
 TEST_F(Curves, KernelsBehindCodes) {
   int with = 0, all = 0;
   std::uint32_t seed = 1;
-  const OtherWindow always(cpu::jit_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
+  const OtherWindow always(cpu::cpu_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
   for (const std::int64_t channels : {1, 15, 16, 40, 64, 150}) {
     for (const std::int64_t width : {1, 7, 45, 1100}) {
       Scene s(seed++);
       build_coded(s, {.channels = channels, .width = width, .in = seed % 2 == 0 ? 64 : 192, .half = static_cast<int>(seed % 3)});
       ++all;
       with += blocks_with(s) > 0 ? 1 : 0;
-      EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
+      EXPECT_RUNS(s.compare(cpu::cpu_provider(), kTactic));
       EXPECT_RUNS(s.compare(always, kTactic));
       EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
       EXPECT_RUNS(s.compare(always_amx, kAmx));
@@ -513,7 +515,7 @@ TEST_F(Curves, RefusedBlocks) {
     std::memcpy(bytes.data() + guard + at * 4, &odd.value, 4);
     s.plan().buffers[buffer].data.mutable_data<float>()[at] = odd.value;
     EXPECT_EQ(blocks_with(s), odd.blocks) << odd.value << " as operand " << odd.operand;
-    EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
+    EXPECT_RUNS(s.compare(cpu::cpu_provider(), kTactic));
     EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
   }
 }

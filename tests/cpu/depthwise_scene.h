@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
 
@@ -106,7 +106,7 @@ inline void round_again(Scene& s, int between, bool both, ir::DType type) {
 
 /// Empty, or what is wrong and with which shape; "skip: ..." without the instruction set.
 inline std::string run(Scene& s, const Depthwise& k, std::string_view tactic) {
-  const std::string why = s.compare(cpu::jit_provider(), std::string(tactic));
+  const std::string why = s.compare(cpu::cpu_provider(), std::string(tactic));
   if (why.empty()) return why;
   return why + fmt::format("; n{} c{} {}x{} k{}x{} s{}x{} d{}x{} p{},{},{},{} zx{} gap{} threads{}; {}", k.n, k.c, k.h, k.w,
                            k.kernel[0], k.kernel[1], k.strides[0], k.strides[1], k.dilations[0], k.dilations[1], k.pads[0],

@@ -61,12 +61,12 @@ TEST(ErfDivision, IsFoundWhereOneIsAdded) {
 class Both {
  public:
   explicit Both(const program::Program& p) : region_(region_of(p)) {
-    auto made = cpu::generated_epilogue(region_, Isa::avx512, {kChannels}, kPixels);
+    auto made = cpu::generated_epilogue(region_.stages[0], Isa::avx512, {kChannels}, kPixels);
     EXPECT_TRUE(made && *made != nullptr);
     if (made) generated_ = std::move(*made);
     auto space = cpu::Space::of(region_.stages[0]);
     auto code = cpu::Code::compile(p, {}, false);
-    auto epilogue = cpu::Epilogue::make(*cpu::kernel_table(Isa::avx512), std::move(*code), std::move(*space), 3, 1);
+    auto epilogue = cpu::BlockEpilogue::make(*cpu::kernel_table(Isa::avx512), std::move(*code), std::move(*space), 3, 1);
     interpreted_ = std::move(*epilogue);
     scratch_.resize(interpreted_.scratch_bytes() + 64);
     base_ = scratch_.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch_.data()) % 64) % 64;
@@ -92,7 +92,7 @@ class Both {
     memory.base = {reinterpret_cast<std::byte*>(other)};
     const int rows = interpreted_.code().block() / static_cast<int>(kChannels);
     for (int r = 0; r < kPixels; r += rows) {
-      std::memcpy(cpu::Epilogue::acc(base_), sums + r * kChannels,
+      std::memcpy(cpu::BlockEpilogue::acc(base_), sums + r * kChannels,
                   static_cast<std::size_t>(std::min<int>(rows, kPixels - r)) * kChannels * 4);
       cpu::Index origin{};
       origin[3] = r;
@@ -101,7 +101,7 @@ class Both {
   }
   region::Region region_;
   std::unique_ptr<cpu::GeneratedEpilogue> generated_;
-  cpu::Epilogue interpreted_;
+  cpu::BlockEpilogue interpreted_;
   std::vector<std::byte> scratch_;
   std::byte* base_ = nullptr;
 };

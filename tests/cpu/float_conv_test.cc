@@ -10,7 +10,7 @@
 
 #include "base/half.h"
 #include "cpu/cap.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
 
@@ -105,7 +105,7 @@ void build(Scene& s, const Conv& k, Tail tail) {
 }
 
 std::string run(Scene& s, const Conv& k, const std::string& tactic) {
-  const std::string why = s.compare(cpu::jit_provider(), tactic, kTolerance);
+  const std::string why = s.compare(cpu::cpu_provider(), tactic, kTolerance);
   return why.empty() ? why : why + "; " + text(k);
 }
 struct Kind {
@@ -275,7 +275,7 @@ TEST_P(FloatConv, RefusesWhatOthersCompute) {
   k.groups = k.c = k.o = 16;
   Scene s(1);
   build(s, k, Tail::bias);
-  for (const region::Offer& o : cpu::jit_provider().offers(s.region(), s.plan())) {
+  for (const region::Offer& o : cpu::cpu_provider().offers(s.region(), s.plan())) {
     if (o.tactic.family == fmt::format("conv.{}", GetParam().conv)) {
       EXPECT_FALSE(o.refusal.empty());
     }

@@ -11,7 +11,7 @@
 
 #include "cpu/amx_emulated.h"
 #include "cpu/cap.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 #include "support/facts.h"
@@ -73,7 +73,7 @@ enum class Way { vnni, pairs, emulated, amx };
 
 class GeneratedConv : public ::testing::TestWithParam<Way> {
  protected:
-  static const region::Provider& provider() { return GetParam() == Way::emulated ? emulated_amx_provider() : cpu::jit_provider(); }
+  static const region::Provider& provider() { return GetParam() == Way::emulated ? emulated_amx_provider() : cpu::cpu_provider(); }
   static std::string tactic(bool transposed) {
     const std::string kind = transposed ? "cpu.conv_transpose.u8s8." : "cpu.conv.u8s8.";
     return kind + (GetParam() == Way::vnni ? "avx512vnni.jit" : GetParam() == Way::pairs ? "avx2.jit" : "amx");

@@ -133,7 +133,7 @@ TEST_P(GeneratedDepthwise, RefusesOtherGroupings) {
   build(s, k);
   s.stage().anchor.as<ir::Window>().group = 32;
   s.stage().anchor.weights = s.tensor(DType::s8, {64, 2, 3, 3}, BufferKind::constant);
-  const auto offers = cpu::jit_provider().offers(s.region(), s.plan());
+  const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
   const auto refusal = [&](std::string_view family) -> Reasons {
     for (const auto& offer : offers) {
       if (offer.tactic.family == family) return offer.refusal;

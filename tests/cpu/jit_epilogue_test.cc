@@ -13,7 +13,7 @@
 #include "cpu/cap.h"
 #include "cpu/jit/conv.h"
 #include "cpu/jit/division.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 
@@ -31,20 +31,18 @@ class WithoutVbmi final : public region::Provider {
  public:
   std::string_view name() const override { return "without VBMI"; }
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
-    return cpu::jit_provider().offers(r, p);
+    return cpu::cpu_provider().offers(r, p);
   }
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic&) const override {
-    cpu::jit::ConvPlan conv;
-    if (const auto why = cpu::jit::plan_conv(r, p, {}, conv); !why.empty()) return region::refuse(why);
+    OCTAVO_TRY(const cpu::jit::ConvSetting conv, cpu::jit::match_conv(r, p, {}));
     region::Artifact made;
-    OCTAVO_TRY(made.constants, cpu::jit::pack_conv(r, p, conv));
+    OCTAVO_TRY(made.constants, cpu::jit::pack_conv(conv));
     return made;
   }
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
                                                const region::ArtifactView& artifact) const override {
-    cpu::jit::ConvPlan conv;
-    if (const auto why = cpu::jit::plan_conv(r, p, {}, conv); !why.empty()) return region::refuse(why);
-    return cpu::jit::make_conv(r, std::move(conv), artifact.constants, false);
+    OCTAVO_TRY(cpu::jit::ConvSetting conv, cpu::jit::match_conv(r, p, {}));
+    return cpu::jit::load_conv(std::move(conv), packed_of(artifact.constants));
   }
 };
 
@@ -56,7 +54,7 @@ class GeneratedEpilogue : public ::testing::TestWithParam<const char*> {
     if (pairs()) cap_.emplace(cpu::Isa::avx2);  // offered where vpdpbusd is not
   }
   /// "" or what is wrong.
-  static std::string run(Scene& s) { return s.compare(cpu::jit_provider(), pairs() ? "cpu.conv.u8s8.avx2.jit" : kTactic); }
+  static std::string run(Scene& s) { return s.compare(cpu::cpu_provider(), pairs() ? "cpu.conv.u8s8.avx2.jit" : kTactic); }
   static std::string run_without_vbmi(Scene& s) { return pairs() ? "" : s.compare(WithoutVbmi(), kTactic); }
   static std::string run_on_tiles(Scene& s) { return pairs() ? "" : s.compare(emulated_amx_provider(), kAmx); }
 

@@ -10,7 +10,7 @@
 
 #include "cpu/amx_emulated.h"
 #include "cpu/jit/forms.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
 
@@ -237,7 +237,7 @@ void build(Scene& s, const Layer& k) {
 
 TEST_P(FormsOfConv, ConvolutionsOfEveryForm) {
   std::array<int, 3> blocks{};
-  const auto& provider = GetParam() == Way::emulated ? emulated_amx_provider() : cpu::jit_provider();
+  const auto& provider = GetParam() == Way::emulated ? emulated_amx_provider() : cpu::cpu_provider();
   const std::string tactic = GetParam() == Way::vnni ? "cpu.conv.u8s8.avx512vnni.jit" : "cpu.conv.u8s8.amx";
   std::uint32_t seed = 1;
   for (int round = 0; round < 3; ++round) {

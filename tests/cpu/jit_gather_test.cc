@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "cpu/jit/gather.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
 
@@ -50,7 +50,7 @@ void build(Scene& s, const Gather& k, BufferKind kind = BufferKind::arena) {
   }
 }
 std::string run(Scene& s) {
-  return s.compare(cpu::jit_provider(), kTactic);
+  return s.compare(cpu::cpu_provider(), kTactic);
 }
 
 Ints shuffle_of(std::int64_t channels, std::int64_t groups) {
@@ -99,9 +99,9 @@ TEST(Avx512Gather, AnyIndicesTypesAndLayouts) {
     k.gap = s.pick(0, 1) * s.pick(1, 70), k.store_gap = s.pick(0, 1) * s.pick(1, 70);
     build(s, k, s.pick(0, 1) == 0 ? BufferKind::input : BufferKind::arena);
     s.plan().threads = s.pick(1, 4);
-    cpu::jit::GatherPlan plan;
-    ASSERT_EQ(spelled(cpu::jit::plan_gather(s.region(), plan)), "");
-    for (const auto& c : plan.chunks) several += c.windows.size() > 2 ? 1 : 0;
+    const auto plan = cpu::jit::match_gather(s.region());
+    ASSERT_TRUE(plan) << plan.error().message;
+    for (const auto& c : plan->chunks) several += c.windows.size() > 2 ? 1 : 0;
     EXPECT_RUNS(run(s));
   }
   EXPECT_GT(several, 200);
@@ -126,14 +126,13 @@ TEST(Avx512Gather, AWrongIndexIsSeen) {
 }
 
 TEST(Avx512Gather, RefusesWithAReason) {
-  cpu::jit::GatherPlan plan;
   const auto why = [&](auto change) {
     Scene s(1);
     Gather k;
     k.indices = shuffle_of(64, 2);
     build(s, k);
     change(s.stage(), k);
-    return cpu::jit::plan_gather(s.region(), plan);
+    return region::refusal_of(cpu::jit::match_gather(s.region()));
   };
   EXPECT_EQ(spelled(why([](auto&, auto&) {})), "");
   EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.as<ir::Gather>().indices.clear(); }),

@@ -14,7 +14,7 @@ constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.sliding_wind
 
 /// How many of the blocks are requantized by one fma: of all.
 std::pair<int, int> lines(Scene& s) {
-  const auto made = cpu::jit_provider().compile(s.region(), s.plan(), s.region().tactic);
+  const auto made = cpu::cpu_provider().compile(s.region(), s.plan(), s.region().tactic);
   EXPECT_TRUE(made && made->constants.size() == 3);
   const auto c = s.stage().space[1];
   const auto flags = made->constants[2].data<std::int32_t>();
@@ -207,7 +207,7 @@ TEST(Avx512SlidingWindow, Refusals) {
       p.outputs.push_back({p.push(Op::i2f, p.push(Op::acc_i)), DType::f32});
       s.stage().stores.push_back(s.nhwc(DType::f32, s.stage().space));
     }
-    const auto offers = cpu::jit_provider().offers(s.region(), s.plan());
+    const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     const auto offer = std::find_if(offers.begin(), offers.end(), [](const auto& o) { return o.tactic.name() == kTactic; });
     ASSERT_NE(offer, offers.end());
     if (cpu::lacks_capability(offer->refusal)) GTEST_SKIP() << cpu::in_words(offer->refusal);

@@ -7,7 +7,7 @@
 
 #include "cpu/amx_emulated.h"
 #include "cpu/jit/conv_plan.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
 
@@ -78,7 +78,7 @@ void expect_results(const region::Provider& provider, const std::string& suffix)
 }
 
 TEST(Avx512Split, ResultsDoNotDependOnIt) {
-  expect_results(cpu::jit_provider(), "avx512vnni.jit");
+  expect_results(cpu::cpu_provider(), "avx512vnni.jit");
 }
 
 TEST(Avx512Split, ResultsDoNotDependOnItWithTiles) {
@@ -94,9 +94,9 @@ TEST(Avx512Split, RowTilesCoverTheRowsAndThreadsGetTheSameWork) {
     for (const int threads : {1, 2, 4}) {
       Scene s(seed++);
       build(s, k, threads);
-      cpu::jit::ConvPlan plan;
-      ASSERT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
-      const auto& ph = plan.phases.front();
+      const auto plan = cpu::jit::match_conv(s.region(), s.plan(), {.vbmi = true});
+      ASSERT_TRUE(plan) << plan.error().message;
+      const auto& ph = plan->phases.front();
       std::int64_t row = 0;
       for (std::int64_t b = 0; b < ph.row_tiles; ++b) {
         EXPECT_EQ(ph.first_row(b), row);

@@ -13,7 +13,6 @@
 #include "cpu/cap.h"
 #include "cpu/depthwise_scene.h"
 #include "cpu/isa.h"
-#include "cpu/jit/provider.h"
 #include "cpu/provider.h"
 #include "support/facts.h"
 

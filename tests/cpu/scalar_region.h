@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ namespace octavo::testing {
 /// reduce_*, pad, resize_nearest, gather, tile, slice, depth_to_space, space_to_depth, reshape (plain copy). Others abort the test
 /// program.
 void scalar_region(const region::Region& region, const region::Memory& memory);
+
+/// Constants as kernels take them, where only their addresses are known: kernels do not look at sizes.
+[[nodiscard]] inline std::vector<std::span<const std::byte>> packed_of(std::span<const std::byte* const> constants) {
+  std::vector<std::span<const std::byte>> out;
+  for (const std::byte* at : constants) out.emplace_back(at, std::size_t{0});
+  return out;
+}
 
 /// One region, its buffers and its constants. Everything random comes from `seed`.
 class Scene {

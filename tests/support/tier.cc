@@ -32,31 +32,19 @@ class TierProvider final : public region::Provider {
   std::string_view name() const override { return "cpu"; }
 
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& plan) const override {
-    std::vector<region::Offer> out;
-    for (const region::Provider* p : cpu::providers()) {
-      std::vector<region::Offer> own = p->offers(r, plan);
-      std::erase_if(own, [&](const region::Offer& o) { return !belongs(tier_, o.tactic.name()); });
-      const bool taken = std::any_of(own.begin(), own.end(), [](const region::Offer& o) { return o.refusal.empty(); });
-      out.insert(out.end(), own.begin(), own.end());
-      if (taken) break;  // as the planner does: the first provider that can
-    }
-    return out;
+    std::vector<region::Offer> own = cpu::cpu_provider().offers(r, plan);
+    std::erase_if(own, [&](const region::Offer& o) { return !belongs(tier_, o.tactic.name()); });
+    return own;
   }
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const region::Tactic& tactic) const override {
-    return owner(tactic)->compile(r, plan, tactic);
+    return cpu::cpu_provider().compile(r, plan, tactic);
   }
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
                                                const region::ArtifactView& artifact) const override {
-    return owner(r.tactic)->load(r, plan, artifact);
+    return cpu::cpu_provider().load(r, plan, artifact);
   }
 
  private:
-  static const region::Provider* owner(const region::Tactic& tactic) {
-    for (const region::Provider* p : cpu::providers()) {
-      if (p->knows(tactic)) return p;
-    }
-    return cpu::providers().back();
-  }
   Tier tier_;
 };
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "ir/quantizer.h"
 #include "region/tensor_ref.h"
 
@@ -19,21 +20,24 @@ constexpr std::int64_t kGrain = 1 << 14;   ///< elements of a task
 enum class Form { rows, columns, turned };
 
 struct Setting {
+  region::TensorRef x = {};
+  std::vector<region::TensorRef> stores = {};
+  Isa isa = Isa::portable;
   Form form = Form::rows;
   bool codes = false, last = false;
-  std::int64_t extent = 1, step = 1;          ///< elements that are compared, and from one to the next
-  ir::Shape outer;                            ///< extents of the kept dimensions, that which blocks run along behind the others
-  std::vector<std::int64_t> from;             ///< their strides in the input
-  std::vector<std::vector<std::int64_t>> to;  ///< and in each store
+  std::int64_t extent = 1, step = 1;    ///< elements that are compared, and from one to the next
+  ir::Shape outer = {};                 ///< extents of the kept dimensions, that which blocks run along behind the others
+  std::vector<std::int64_t> from = {};  ///< their strides in the input
+  std::vector<std::vector<std::int64_t>> to = {};  ///< and in each store
 };
 
-Result<Setting> setting_of(const Stage& s) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32 && x.dtype != ir::DType::u8) return refuse("type of the input", ir::name_of(x.dtype), "f32 or u8");
   if (x.dtype == ir::DType::u8 && x.quantizer && (!x.quantizer->per_tensor() || !ir::injective(*x.quantizer)))
     return refuse("quantizer of the input", "one that gives equal values to several codes, or has several scales",
                   "one scale, and another value for each code");
-  Setting t;
+  Setting t{x, s.stores, isa};
   t.codes = x.dtype == ir::DType::u8;
   const auto& arg = s.anchor.as<ir::ArgMax>();
   t.last = arg.select_last_index;
@@ -88,8 +92,7 @@ Result<Setting> setting_of(const Stage& s) {
 
 class ArgMaxKernel final : public Kernel {
  public:
-  ArgMaxKernel(const RowKernels& rows, Setting setting, const Stage& s)
-      : k_(rows), t_(std::move(setting)), x_(s.anchor.inputs[0]), stores_(s.stores) {
+  explicit ArgMaxKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     lines_ = ir::count(t_.outer) / t_.outer.back();
     width_ = kWidth;
     if (t_.form == Form::turned) {
@@ -98,12 +101,12 @@ class ArgMaxKernel final : public Kernel {
     }
     width_ = std::min(width_, t_.outer.back());
     blocks_ = (t_.outer.back() + width_ - 1) / width_;
-    tasks_ = even_tasks(ir::count(x_.dims), kGrain, lines_ * blocks_);
+    tasks_ = even_tasks(ir::count(t_.x.dims), kGrain, lines_ * blocks_);
   }
 
   int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
-    const std::int64_t turned = t_.form == Form::turned ? width_ * t_.extent * element_bytes(x_) : 0;
+    const std::int64_t turned = t_.form == Form::turned ? width_ * t_.extent * element_bytes(t_.x) : 0;
     return line(static_cast<std::size_t>(width_) * sizeof(std::int32_t)) + line(static_cast<std::size_t>(turned));
   }
 
@@ -120,16 +123,16 @@ class ArgMaxKernel final : public Kernel {
       }
       auto* found = reinterpret_cast<std::int32_t*>(worker.scratch);
       std::byte* turned = worker.scratch + line(static_cast<std::size_t>(width_) * sizeof(std::int32_t));
-      const std::byte* x = memory.at(x_) + from * element_bytes(x_);
+      const std::byte* x = memory.at(t_.x) + from * element_bytes(t_.x);
       if (t_.codes) {
         find(reinterpret_cast<const std::uint8_t*>(x), cols, found, reinterpret_cast<std::uint8_t*>(turned), k_.arg_max_codes,
              k_.arg_max_code_columns);
       } else {
         find(reinterpret_cast<const float*>(x), cols, found, reinterpret_cast<float*>(turned), k_.arg_max, k_.arg_max_columns);
       }
-      for (std::size_t i = 0; i < stores_.size(); ++i) {
+      for (std::size_t i = 0; i < t_.stores.size(); ++i) {
         const std::vector<std::int64_t>& to = t_.to[i];
-        auto* y = reinterpret_cast<std::int64_t*>(memory.at(stores_[i])) + first * to.back();
+        auto* y = reinterpret_cast<std::int64_t*>(memory.at(t_.stores[i])) + first * to.back();
         for (std::size_t d = 0; d + 1 < t_.outer.size(); ++d) y += at[d] * to[d];
         for (std::int64_t c = 0; c < cols; ++c) y[c * to.back()] = found[c];
       }
@@ -157,35 +160,24 @@ class ArgMaxKernel final : public Kernel {
 
   const RowKernels& k_;
   Setting t_;
-  region::TensorRef x_;
-  std::vector<region::TensorRef> stores_;
   std::int64_t lines_ = 1, width_ = 1, blocks_ = 1;
   int tasks_ = 1;
 };
 
-class ArgMaxFamily final : public Family {
+class ArgMaxFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "arg_max.rows"; }
+  ArgMaxFamily() : FamilyOf({.name = "arg_max.rows"}) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::arg_max && only(r).anchor.inputs.size() == 1 &&
-           only(r).program.outputs.empty();
+    return is_one(r, ir::Op::arg_max) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(only(r));
-    return refusal_of(t);
-  }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto t = setting_of(only(r));
-    const double element = t && t->form == Form::turned ? 1.5 : 0.5;
-    return (static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * element +
-            static_cast<double>(ir::count(only(r).space)) * (t && t->form == Form::rows ? 20.0 : 1.0)) *
-               slowdown(isa) * kSecondsPerCycle +
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto elements = static_cast<double>(ir::count(t.x.dims)), kept = elements / static_cast<double>(t.extent);
+    return (elements * (t.form == Form::turned ? 1.5 : 0.5) + kept * (t.form == Form::rows ? 20.0 : 1.0)) * slowdown(isa) *
+               kSecondsPerCycle +
            0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r)));
-    return std::make_unique<ArgMaxKernel>(row_kernels(isa), std::move(t), only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ArgMaxKernel>(std::move(t)); }
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "cpu/parameters.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
 
@@ -26,14 +25,14 @@ AttentionMatrix matrix_of(const region::TensorRef& t, std::size_t rank) {
 
 }  // namespace
 
-Index AttentionSetting::origin_of(std::int64_t tile, std::int64_t width) const {
+Index AttentionSetting::origin_of(std::int64_t tile) const {
   Index origin{};
-  std::int64_t rest = tile / tiles(width);
+  std::int64_t rest = tile / tiles();
   for (std::size_t d = rank - 2; d-- > 0;) {
     origin[d] = rest % space[d];
     rest /= space[d];
   }
-  origin[rank - 2] = tile % tiles(width) * width;
+  origin[rank - 2] = tile % tiles() * width;
   return origin;
 }
 
@@ -49,7 +48,8 @@ bool is_attention(const Region& r) {
          });
 }
 
-Result<AttentionSetting> attention_setting(const Region& r, ir::DType type) {
+Result<AttentionSetting> attention_setting(const Request& request, ir::DType type) {
+  const Region& r = request.region;
   const Stage &scores = r.stages[0], &softmax = r.stages[1], &product = r.stages[2];
   const auto refers = [&](std::size_t stage, std::size_t from) {
     const auto id = region::forwarded_from(r, stage, r.stages[stage].anchor.inputs[0]);
@@ -95,20 +95,52 @@ Result<AttentionSetting> attention_setting(const Region& r, ir::DType type) {
     if (n > kMostElements) return refuse(what, n, fmt::format("at most {}, which scratch holds", kMostElements));
   }
   t.q = matrix_of(a, t.rank), t.k = matrix_of(b, t.rank), t.v = matrix_of(c, t.rank);
+  t.isa = request.isa;
+  const std::int64_t given = number(request.parameters, kRows, kMostQueries);
+  t.width = given > 0 ? (given + kColumns - 1) / kColumns * kColumns : default_queries(t.isa);
+  OCTAVO_TRY(t.scores, TileProgram::of(scores, t.isa, t.width));
+  OCTAVO_TRY(t.softmax, TileProgram::of(softmax, t.isa, t.width));
+  OCTAVO_TRY(t.product, block_epilogue(product, t.isa, t.rank - 2, t.rank - 1));
   return t;
 }
 
-std::int64_t attention_width(const Tactic& tactic, Isa isa) {
-  const std::int64_t n = number(tactic, kRows, kMostQueries);
-  return n > 0 ? (n + kColumns - 1) / kColumns * kColumns : default_queries(isa);
-}
-
-std::vector<std::map<std::string, std::string>> attention_widths(const AttentionSetting& t, Isa isa) {
-  Parameters out;
+std::vector<Parameters> attention_variants(const AttentionSetting& t) {
+  std::vector<Parameters> out;
   for (std::int64_t n = kColumns; n <= kMostQueries; n *= 2) {
-    if (n != default_queries(isa) && n < 2 * t.queries) add(out, kRows, n);
+    if (n != default_queries(t.isa) && n < 2 * t.queries) add(out, kRows, n);
   }
   return out;
+}
+
+AttentionKernel::AttentionKernel(AttentionSetting setting) : t_(std::move(setting)), k_(row_kernels(t_.isa)) {
+  at_scores_ = place(t_.scores.scratch_bytes());
+  at_softmax_ = place(t_.softmax.scratch_bytes());
+  at_product_ = place(t_.product.scratch_bytes());
+}
+
+std::size_t AttentionKernel::place(std::size_t bytes) {
+  const std::size_t at = bytes_;
+  bytes_ += line(bytes);
+  return at;
+}
+
+void AttentionKernel::run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const {
+  t_.scores.prepare(worker.scratch + at_scores_);
+  t_.softmax.prepare(worker.scratch + at_softmax_);
+  t_.product.prepare(worker.scratch + at_product_);
+  Operands own{t_.scores.operands_of(memory), t_.softmax.operands_of(memory)};
+  begin();
+  const std::int64_t units = t_.batch * t_.tiles();
+  std::int64_t have = worker.kept == nullptr ? region::kNothingKept : *worker.kept;  // the batch that is packed
+  for (std::int64_t u = units * task_begin / tasks(); u < units * task_end / tasks(); ++u) {
+    const std::int64_t batch = u / t_.tiles();
+    const Index origin = t_.origin_of(u);
+    if (have != batch) pack(memory, worker.scratch, origin);
+    have = batch;
+    one(memory, own, worker.scratch, origin);
+  }
+  end();
+  if (worker.kept != nullptr) *worker.kept = have;
 }
 
 std::optional<TileProgram::Scaling> TileProgram::scaling_of(const program::Program& p) {
@@ -142,11 +174,11 @@ Result<TileProgram> TileProgram::of(const Stage& s, Isa isa, std::int64_t width)
   tile.offset = 0;
   tile.strides.assign(p.rank_, 0);
   tile.strides[p.rank_ - 2] = 1, tile.strides[p.rank_ - 1] = width;
-  OCTAVO_TRY(p.epilogue_, row_epilogue(own, isa, p.rank_ - 1, p.rank_ - 2));
+  OCTAVO_TRY(p.epilogue_, block_epilogue(own, isa, p.rank_ - 1, p.rank_ - 2));
   p.scaling_ = scaling_of(s.program);
   const auto& loads = p.epilogue_.space().loads;
   // One query alone has no stride to its neighbours in the tile: only the columns in use are stored.
-  p.flat_ = own.space[p.rank_ - 2] > 1 && std::all_of(loads.begin(), loads.end(), [&](const Access& a) {
+  p.flat_ = own.space[p.rank_ - 2] > 1 && std::all_of(loads.begin(), loads.end(), [&](const StridedAccess& a) {
               return a.strides[p.rank_ - 1] == 0 && a.strides[p.rank_ - 2] == 0;
             });
   return p;
@@ -169,7 +201,7 @@ void TileProgram::run(const RowKernels& k, Memory& own, std::byte* scratch, cons
   own.base.back() = to - origin[rank_ - 2] * stored_bytes_;
   if (flat_) {  // rows of the tile are neighbours, and nothing else differs among them
     const std::int64_t block = epilogue_.code().block() / width_ * width_;
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     Index at = origin;
     for (std::int64_t i = 0; i < keys * width_; i += block) {
       const std::int64_t n = std::min(block, keys * width_ - i);

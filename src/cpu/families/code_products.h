@@ -17,10 +17,6 @@ namespace octavo::cpu {
   return portable_products();
 }
 
-[[nodiscard]] constexpr std::int64_t padded_to(std::int64_t n, std::int64_t step) {
-  return (n + step - 1) / step * step;
-}
-
 /// Empty, or why a matrix is not one of codes with one quantizer.
 [[nodiscard]] inline Reasons why_no_codes(const region::TensorRef& t) {
   if (t.dtype != ir::DType::u8 || !t.quantizer || !t.quantizer->per_tensor())

@@ -5,64 +5,88 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/constant.h"
 #include "cpu/family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
 namespace {
 
-// How the weights are laid out and walked; the same at pack and at load.
-struct Layout {
-  Image image;
+// How the weights are laid out and walked, the same at pack and at load, and what else kernels need.
+struct Setting {
+  region::TensorRef x = {};
+  Constant weights = {};
+  std::vector<std::int32_t> weight_zero = {};
+  BlockEpilogue epilogue = {};
+  Parameters parameters = {};
+  Isa isa = Isa::portable;
+  bool integer = true, transposed = false;
+  double macs = 0, outputs = 0;
+  Image image = {};
   std::int64_t group = 1, cg = 1, og = 1;  // channels of a group: in, out
   std::int64_t cp = 1;                     // strip elements a pixel (int8: even)
   std::int64_t lanes = 16, blocks = 1;     // output channels of a tile, tiles of a group
-  std::vector<Phase> d, h, w;
+  std::vector<AxisPhase> d = {}, h = {}, w = {};
   [[nodiscard]] std::int64_t taps() const { return image.depth.kernel * image.height.kernel * image.width.kernel; }
   [[nodiscard]] std::int64_t block_elements() const { return taps() * cp * lanes; }
 };
 
-Result<Layout> layout_of(const Stage& s, Isa isa) {
-  const auto& weights = s.anchor.weights->dims;
+Result<Setting> setting_of(const Request& q) {
+  const Stage& s = only(q.region);
+  const region::Anchor& a = s.anchor;
+  const ir::Shape& weights = a.weights->dims;
+  const ir::DType want = a.integer ? ir::DType::u8 : ir::DType::f32, want_w = a.integer ? ir::DType::s8 : ir::DType::f32;
+  if (a.inputs[0].dtype != want || a.weights->dtype != want_w) {
+    return refuse("types of input and weights",
+                  fmt::format("{} and {}", ir::name_of(a.inputs[0].dtype), ir::name_of(a.weights->dtype)),
+                  fmt::format("{} and {}", ir::name_of(want), ir::name_of(want_w)));
+  }
   if (weights.size() < 3) return refuse("shape of the weights", ir::to_string(weights), "that of a convolution's");
-  Layout l;
+  if (a.weights->strides != ir::dense_strides(weights)) return refuse("weights", "strided", "dense");
+  Setting l{a.inputs[0], Constant(*a.weights, q.plan), a.weight_zero, {}, q.parameters, q.isa, a.integer};
   OCTAVO_TRY(l.image, Image::of(s, {weights.begin() + 2, weights.end()}));
-  l.group = s.anchor.as<ir::Window>().group;
-  const std::int64_t c = s.anchor.inputs[0].dims[1], o = s.space[1];
+  l.group = a.as<ir::Window>().group;
+  const std::int64_t c = l.x.dims[1], o = s.space[1];
   if (l.group < 1 || c % l.group != 0 || o % l.group != 0) {
     return fail(ErrorKind::bad_engine, fmt::format("{} groups do not divide {} input and {} output channels", l.group, c, o));
   }
   l.cg = c / l.group;
   l.og = o / l.group;
-  const bool transposed = s.anchor.op == ir::Op::conv_transpose;
-  if (weights[0] != (transposed ? c : o) || weights[1] != (transposed ? l.og : l.cg)) {
+  l.transposed = a.op == ir::Op::conv_transpose;
+  if (weights[0] != (l.transposed ? c : o) || weights[1] != (l.transposed ? l.og : l.cg)) {
     return fail(ErrorKind::bad_engine, fmt::format("weights {} do not fit {} input and {} output channels in {} groups",
                                                    ir::to_string(weights), c, o, l.group));
   }
-  l.cp = s.anchor.integer ? (l.cg + 1) / 2 * 2 : l.cg;
-  l.lanes = kernel_table(isa)->conv_channels;
+  l.cp = l.integer ? (l.cg + 1) / 2 * 2 : l.cg;
+  l.lanes = kernel_table(q.isa)->conv_channels;
   l.blocks = (l.og + l.lanes - 1) / l.lanes;
   l.d = l.image.depth.phases();
   l.h = l.image.height.phases();
   l.w = l.image.width.phases();
+  l.outputs = static_cast<double>(ir::count(s.space));
+  l.macs = (l.transposed ? static_cast<double>(ir::count(l.x.dims)) : l.outputs) * static_cast<double>(ir::count(weights)) /
+           static_cast<double>(l.transposed ? c : o);
+  OCTAVO_TRY(l.epilogue, block_epilogue(s, q.isa, static_cast<std::size_t>(l.image.w), static_cast<std::size_t>(l.image.c)));
   return l;
 }
 
 // Order of packed weights: group, channel block, phases d h w, taps d h w, input channel (int8: pairs), channel of the block.
 template <class T, class From>
-ir::Tensor pack_weights(const Stage& s, const Layout& l, ir::DType type, const From* from, const std::vector<std::int32_t>& zero) {
+Result<std::vector<ir::Tensor>> packed_weights(const Setting& l, ir::DType type) {
+  OCTAVO_TRY(const From* from, l.weights.data<From>("weights"));
   ir::Tensor out(type, {l.group, l.blocks, l.block_elements()});
   T* to = out.mutable_data<T>().data();
-  const bool transposed = s.anchor.op == ir::Op::conv_transpose;
-  const std::int64_t pair = s.anchor.integer ? 2 : 1;
+  const bool transposed = l.transposed;
+  const std::int64_t pair = l.integer ? 2 : 1;
   const Image& im = l.image;
   const std::int64_t kernel = l.taps();
   for (std::int64_t g = 0; g < l.group; ++g) {
     for (std::int64_t b = 0; b < l.blocks; ++b) {
-      for (const Phase& pd : l.d) {
-        for (const Phase& ph : l.h) {
-          for (const Phase& pw : l.w) {
+      for (const AxisPhase& pd : l.d) {
+        for (const AxisPhase& ph : l.h) {
+          for (const AxisPhase& pw : l.w) {
             for (const Tap& td : pd.taps) {
               for (const Tap& th : ph.taps) {
                 for (const Tap& tw : pw.taps) {
@@ -71,8 +95,7 @@ ir::Tensor pack_weights(const Stage& s, const Layout& l, ir::DType type, const F
                     for (std::int64_t lane = 0; lane < std::min(l.lanes, l.og - b * l.lanes); ++lane) {
                       const std::int64_t o = b * l.lanes + lane;
                       const std::int64_t row = transposed ? (g * l.cg + c) * l.og + o : (g * l.og + o) * l.cg + c;
-                      const auto channel = static_cast<std::size_t>(g * l.og + o);
-                      const std::int32_t z = zero.empty() ? 0 : zero[channel % zero.size()];  // transposed groups share entries
+                      const std::int32_t z = weight_zero_of(l.weight_zero, g * l.og + o);
                       to[c / pair * pair * l.lanes + lane * pair + c % pair] =
                           static_cast<T>(static_cast<T>(from[row * kernel + k]) - static_cast<T>(z));
                     }
@@ -86,7 +109,7 @@ ir::Tensor pack_weights(const Stage& s, const Layout& l, ir::DType type, const F
       }
     }
   }
-  return out;
+  return std::vector<ir::Tensor>{out};
 }
 
 // One (depth, height, width) phase: its taps as runs of the strip, and where its weights begin.
@@ -103,28 +126,26 @@ struct Cut {
 
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(const KernelTable& table, Layout layout, Epilogue epilogue, const Region& r, const std::byte* weights)
-      : ConvKernel(table, std::move(layout), std::move(epilogue), only(r), weights) {
-    choose_cut(r.tactic);
+  ConvKernel(Setting setting, const std::byte* weights) : ConvKernel(std::move(setting)) {
+    weights_ = weights;
+    choose_cut(l_.parameters);
     make_parts();
   }
-  /// Without kernels: what searches change.
-  static Cut cut_of(const KernelTable& table, const Layout& layout, const Region& r) {
-    ConvKernel k(table, layout, {}, only(r), nullptr);
+  /// What searches change.
+  static Cut cut_of(const Setting& setting) {
+    ConvKernel k(setting);
     k.choose_cut({});
     return k.cut_;
   }
 
  private:
-  ConvKernel(const KernelTable& table, Layout layout, Epilogue epilogue, const Stage& s, const std::byte* weights)
-      : table_(table), l_(std::move(layout)), epilogue_(std::move(epilogue)), weights_(weights), integer_(s.anchor.integer) {
-    const region::TensorRef& x = s.anchor.inputs[0];
-    x_ = x;
-    zx_ = x.quantizer ? x.quantizer->zero_point[0] : 0;
+  explicit ConvKernel(Setting setting)
+      : table_(*kernel_table(setting.isa)), l_(std::move(setting)), epilogue_(l_.epilogue), integer_(l_.integer), x_(l_.x) {
+    zx_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
     element_ = integer_ ? 2 : 4;
-    const auto range = [](const std::vector<Phase>& phases, std::int64_t& lo, std::int64_t& hi) {
+    const auto range = [](const std::vector<AxisPhase>& phases, std::int64_t& lo, std::int64_t& hi) {
       bool any = false;
-      for (const Phase& p : phases) {
+      for (const AxisPhase& p : phases) {
         for (const Tap& t : p.taps) {
           const std::int64_t last = (p.count - 1) * p.in_step + t.shift;
           lo = any ? std::min(lo, t.shift) : t.shift;
@@ -136,7 +157,7 @@ class ConvKernel final : public Kernel {
     std::int64_t w_max = 0;
     range(l_.w, w_min_, w_max);
     strip_w_ = w_max - w_min_ + 1;
-    for (const Phase& p : l_.d) slices_ = std::max(slices_, static_cast<std::int64_t>(p.taps.size()));
+    for (const AxisPhase& p : l_.d) slices_ = std::max(slices_, static_cast<std::int64_t>(p.taps.size()));
   }
 
  public:
@@ -159,8 +180,8 @@ class ConvKernel final : public Kernel {
   }
 
  private:
-  void choose_cut(const Tactic& tactic) {
-    const std::int64_t rows = l_.image.height.out, given = number(tactic, kRowTiles, rows);
+  void choose_cut(const Parameters& parameters) {
+    const std::int64_t rows = l_.image.height.out, given = number(parameters, kRowTiles, rows);
     std::int64_t& each = cut_.rows_per_tile;
     each =
         given > 0 ? (rows + given - 1) / given : std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
@@ -176,21 +197,21 @@ class ConvKernel final : public Kernel {
     }
     cut_.row_tiles = (rows + each - 1) / each;
     const std::int64_t pieces = l_.image.batch * l_.image.depth.out * cut_.row_tiles, blocks = l_.group * l_.blocks;
-    const std::int64_t splits = number(tactic, kSplits, blocks), pixels = number(tactic, kPixels, table_.conv_pixels);
+    const std::int64_t splits = number(parameters, kSplits, blocks), pixels = number(parameters, kPixels, table_.conv_pixels);
     cut_.splits = splits > 0 ? splits : std::clamp<std::int64_t>(8 / pieces, 1, blocks);
     cut_.pixels = pixels > 0 ? pixels : table_.conv_pixels;
-    cut_.ahead = number(tactic, kPrefetch, blocks);
+    cut_.ahead = number(parameters, kPrefetch, blocks);
   }
 
   // Rows j of a phase whose outputs lie in the row tile.
-  static void rows_of(const Phase& p, std::int64_t begin, std::int64_t end, std::int64_t& j0, std::int64_t& j1) {
+  static void rows_of(const AxisPhase& p, std::int64_t begin, std::int64_t end, std::int64_t& j0, std::int64_t& j1) {
     j0 = std::max<std::int64_t>(0, (begin - p.first + p.step - 1) / p.step);
     j1 = end <= p.first ? 0 : std::min(p.count, (end - p.first + p.step - 1) / p.step);
   }
   void strip_range(std::int64_t row_tile, std::int64_t& lo, std::int64_t& hi) const {
     const std::int64_t begin = row_tile * cut_.rows_per_tile, end = std::min(begin + cut_.rows_per_tile, l_.image.height.out);
     bool any = false;
-    for (const Phase& p : l_.h) {
+    for (const AxisPhase& p : l_.h) {
       std::int64_t j0, j1;
       rows_of(p, begin, end, j0, j1);
       if (j0 >= j1 || p.taps.empty()) continue;
@@ -269,7 +290,7 @@ class ConvKernel final : public Kernel {
     std::int64_t row_min = 0, row_max = -1;
     strip_range(row_tile, row_min, row_max);
     const auto phase_d = static_cast<std::size_t>(od % static_cast<std::int64_t>(l_.d.size()));
-    const Phase& pd = l_.d[phase_d];
+    const AxisPhase& pd = l_.d[phase_d];
     const std::int64_t begin = row_tile * cut_.rows_per_tile, end = std::min(begin + cut_.rows_per_tile, im.height.out);
     const std::int64_t all = l_.group * l_.blocks, first = all * split / cut_.splits, last = all * (split + 1) / cut_.splits;
     std::int64_t filled = -1;
@@ -294,7 +315,7 @@ class ConvKernel final : public Kernel {
       const auto cols = static_cast<int>(std::min(l_.lanes, l_.og - b * l_.lanes));
       for (const Part& part : parts_) {
         if (part.d != phase_d) continue;
-        const Phase& ph = l_.h[part.h];
+        const AxisPhase& ph = l_.h[part.h];
         std::int64_t j0, j1;
         rows_of(ph, begin, end, j0, j1);
         for (std::int64_t j = j0; j < j1; ++j) {
@@ -324,14 +345,14 @@ class ConvKernel final : public Kernel {
 
   void run_row(const Memory& memory, std::byte* scratch, Index origin, const Part& part, const std::byte* row, const std::byte* w,
                int cols) const {
-    const Phase& pw = l_.w[part.w];
+    const AxisPhase& pw = l_.w[part.w];
     ConvTile t;
     t.pixel_step = pw.in_step * l_.cp;
     t.runs = part.runs.data();
     t.run_count = static_cast<int>(part.runs.size());
     t.w = w;
-    t.acc = Epilogue::acc(scratch);
-    auto* acc = Epilogue::acc(scratch);
+    t.acc = BlockEpilogue::acc(scratch);
+    auto* acc = BlockEpilogue::acc(scratch);
     for (std::int64_t p = 0; p < pw.count; p += cut_.pixels) {
       t.pixels = static_cast<int>(std::min(cut_.pixels, pw.count - p));
       t.x = row + p * t.pixel_step * element_;
@@ -349,11 +370,11 @@ class ConvKernel final : public Kernel {
   }
 
   const KernelTable& table_;
-  Layout l_;
-  Epilogue epilogue_;
-  const std::byte* weights_;
+  Setting l_;
+  const BlockEpilogue& epilogue_;
+  const std::byte* weights_ = nullptr;
   bool integer_;
-  region::TensorRef x_;
+  const region::TensorRef& x_;
   std::int32_t zx_ = 0;
   std::int64_t element_ = 2;
   std::int64_t w_min_ = 0, strip_w_ = 1, strip_h_ = 1, slices_ = 1;
@@ -361,76 +382,36 @@ class ConvKernel final : public Kernel {
   std::vector<Part> parts_;
 };
 
-class ConvFamily final : public Family {
- public:
-  explicit ConvFamily(bool integer) : integer_(integer) {}
-  std::string_view name() const override { return integer_ ? "conv.u8s8.block" : "conv.f32.block"; }
+constexpr std::array kParameters{kRowTiles, kSplits, kPixels, kPrefetch};
 
+class ConvFamily final : public FamilyOf<Setting> {
+ public:
+  explicit ConvFamily(bool integer)
+      : FamilyOf({.name = integer ? "conv.u8s8.block" : "conv.f32.block", .parameters = kParameters}), integer_(integer) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && (a.op == ir::Op::conv || a.op == ir::Op::conv_transpose) && a.integer == integer_ && a.weights &&
            !a.inputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const region::Anchor& a = only(r).anchor;
-    const ir::DType want = integer_ ? ir::DType::u8 : ir::DType::f32, want_w = integer_ ? ir::DType::s8 : ir::DType::f32;
-    if (a.inputs[0].dtype != want || a.weights->dtype != want_w) {
-      return unmet("types of input and weights",
-                   fmt::format("{} and {}", ir::name_of(a.inputs[0].dtype), ir::name_of(a.weights->dtype)),
-                   fmt::format("{} and {}", ir::name_of(want), ir::name_of(want_w)));
-    }
-    if (const auto l = layout_of(only(r), Isa::portable); !l) return refusal_of(l);
-    const auto e = epilogue(only(r), Isa::portable);
-    return refusal_of(e);
+  Match<Setting> match(const Request& q) const override { return setting_of(q); }
+  double cost(const Setting& l, Isa isa) const override {
+    const double waste = std::max(1.0, 16.0 / static_cast<double>(l.og));  // lanes without a channel
+    return (l.macs * waste / (integer_ ? 40.0 : 22.0) + l.outputs * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const Stage& s = only(r);
-    const auto& w = s.anchor.weights->dims;
-    double macs = static_cast<double>(ir::count(s.space)) * static_cast<double>(ir::count(w)) / static_cast<double>(s.space[1]);
-    if (s.anchor.op == ir::Op::conv_transpose) {
-      macs =
-          static_cast<double>(ir::count(s.anchor.inputs[0].dims)) * static_cast<double>(ir::count(w)) / static_cast<double>(w[0]);
-    }
-    const double group = static_cast<double>(s.anchor.as<ir::Window>().group);
-    const double waste = std::max(1.0, 16.0 * group / static_cast<double>(s.space[1]));  // lanes without a channel
-    const double each = integer_ ? 40.0 : 22.0;
-    return (macs * waste / each + static_cast<double>(ir::count(s.space)) * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
+  std::vector<std::int64_t> packed_bytes(const Setting& l) const override {
+    return {l.group * l.blocks * l.block_elements() * (integer_ ? 2 : 4)};
   }
-
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa isa) const override {
-    const Stage& s = only(r);
-    OCTAVO_TRY(const Layout l, layout_of(s, isa));
-    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(s.anchor.weights->buffer)];
-    const region::TensorRef& w = *s.anchor.weights;
-    if (w.strides != ir::dense_strides(w.dims)) return fail(ErrorKind::internal, "packing weights: they are not dense");
-    const std::byte* from = b.data.bytes().data() + w.offset;
-    std::vector<ir::Tensor> out;
-    if (integer_) {
-      out.push_back(
-          pack_weights<std::int16_t>(s, l, ir::DType::s16, reinterpret_cast<const std::int8_t*>(from), s.anchor.weight_zero));
-    } else {
-      out.push_back(pack_weights<float>(s, l, ir::DType::f32, reinterpret_cast<const float*>(from), {}));
-    }
-    return out;
+  Result<std::vector<ir::Tensor>> pack(const Setting& l) const override {
+    return integer_ ? packed_weights<std::int16_t, std::int8_t>(l, ir::DType::s16)
+                    : packed_weights<float, float>(l, ir::DType::f32);
   }
-
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa isa) const override {
-    OCTAVO_TRY(const Layout l, layout_of(only(r), isa));
-    return std::vector<std::int64_t>{l.group * l.blocks * l.block_elements() * (integer_ ? 2 : 4)};
+  Result<std::unique_ptr<Kernel>> load(Setting l, Packed packed) const override {
+    return std::make_unique<ConvKernel>(std::move(l), packed[0].data());
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
-    OCTAVO_TRY(Layout l, layout_of(only(r), isa));
-    OCTAVO_TRY(Epilogue e, epilogue(only(r), isa));
-    return std::make_unique<ConvKernel>(*kernel_table(isa), std::move(l), std::move(e), r, packed[0]);
-  }
-
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
-    Parameters out;
-    const KernelTable* table = kernel_table(isa);
-    const auto l = layout_of(only(r), isa);
-    if (table == nullptr || !l) return out;
-    const Cut usual = ConvKernel::cut_of(*table, *l, r);
-    const std::int64_t rows = l->image.height.out, blocks = l->group * l->blocks;
+  std::vector<Parameters> variants(const Setting& l) const override {
+    std::vector<Parameters> out;
+    const Cut usual = ConvKernel::cut_of(l);
+    const std::int64_t rows = l.image.height.out, blocks = l.group * l.blocks;
     for (const std::int64_t n : {usual.row_tiles / 2, usual.row_tiles * 2}) {
       if (n >= 1 && n <= rows) add(out, kRowTiles, n);
     }
@@ -445,31 +426,15 @@ class ConvFamily final : public Family {
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override {
-    return name == kRowTiles || name == kSplits || name == kPixels || name == kPrefetch;
-  }
 
  private:
-  static Result<Epilogue> epilogue(const Stage& s, Isa isa) {
-    OCTAVO_TRY(Space space, Space::of(s));
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-    OCTAVO_TRY(const Layout l, layout_of(s, isa));
-    return Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), l.image.w, l.image.c);
-  }
   bool integer_;
 };
 
 }  // namespace
 
-const Family& conv_family() {
-  static const ConvFamily family(true);
-  return family;
-}
-const Family& conv_f32_family() {
-  static const ConvFamily family(false);
-  return family;
+Families conv_families() {
+  return families_of<ConvFamily>(std::array{true, false});
 }
 
 }  // namespace octavo::cpu

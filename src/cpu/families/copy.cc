@@ -6,6 +6,7 @@
 
 #include "cpu/copy_bytes.h"
 #include "cpu/family.h"
+#include "cpu/table.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -62,7 +63,7 @@ Result<Move> find_move(const Stage& stage) {
     space.dims = {1};
     space.loads[0].strides = space.stores[0].strides = {0};
   }
-  const Access &from = space.loads[0], &to = space.stores[0];
+  const StridedAccess &from = space.loads[0], &to = space.stores[0];
   return Move{space.dims, from.strides, to.strides, from.offset, to.offset, from.buffer, to.buffer, bytes_of(from.elem)};
 }
 
@@ -241,11 +242,9 @@ class CopyKernel final : public Kernel {
   TransposeWords words16_ = kernel_table(best_isa()) != nullptr ? kernel_table(best_isa())->transpose_words : nullptr;
 };
 
-class CopyFamily final : public Family {
+class CopyFamily final : public FamilyOf<Move> {
  public:
-  std::string_view name() const override { return "copy.strided"; }
-  bool per_isa() const override { return false; }
-
+  CopyFamily() : FamilyOf({.name = "copy.strided", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
     if (r.stages.size() != 1 || only(r).stores.size() != 1) return false;
     const Stage& s = only(r);
@@ -254,20 +253,12 @@ class CopyFamily final : public Family {
     const program::Instr& t = s.program.code[static_cast<std::size_t>(s.program.outputs[0].value)];
     return (t.op == program::Op::load_i || t.op == program::Op::load_f) && s.operands[0].ref.dtype == s.stores[0].dtype;
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const Result<Move> move = find_move(only(r));
-    return refusal_of(move);
+  Match<Move> match(const Request& q) const override { return find_move(only(q.region)); }
+  double cost(const Move& move, Isa) const override {
+    const bool run = move.from.back() == move.size && move.to.back() == move.size;
+    return 0.1e-6 + static_cast<double>(ir::count(move.dims) * move.size) * (run ? 0.05e-9 : 0.04e-9);
   }
-  double cost(const Region& r, const Plan&, Isa) const override {
-    const auto bytes = static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).stores[0].dtype));
-    const Result<Move> move = find_move(only(r));
-    const bool run = move && move->from.back() == move->size && move->to.back() == move->size;
-    return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.04e-9);
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
-    OCTAVO_TRY(Move move, find_move(only(r)));
-    return std::make_unique<CopyKernel>(std::move(move));
-  }
+  Result<std::unique_ptr<Kernel>> load(Move move, Packed) const override { return std::make_unique<CopyKernel>(std::move(move)); }
 };
 
 }  // namespace

@@ -3,8 +3,10 @@
 // nothing).
 #include <algorithm>
 
+#include "cpu/constant.h"
 #include "cpu/family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
@@ -15,12 +17,24 @@ std::int64_t padded(std::int64_t channels) {
   return (channels + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
 }
 
-struct Parts {
-  Image image;
-  Epilogue epilogue;
+struct Setting {
+  Image image = {};
+  region::TensorRef x = {};
+  Constant weights = {};
+  std::vector<std::int32_t> weight_zero = {};
+  BlockEpilogue epilogue = {};
+  ir::Shape space = {};
+  Parameters parameters = {};
+  bool integer = true;
+  Isa isa = Isa::portable;
+  [[nodiscard]] std::int64_t channels() const { return space[1]; }
+  [[nodiscard]] std::int64_t taps() const { return image.depth.kernel * image.height.kernel * image.width.kernel; }
+  [[nodiscard]] std::int64_t rows() const { return image.batch * image.depth.out * image.height.out; }
+  [[nodiscard]] int usual_tasks() const { return even_tasks(rows() * image.width.out * channels() * taps(), 65536, rows()); }
 };
 
-Result<Parts> parts_of(const Stage& s, Isa isa) {
+Result<Setting> setting_of(const Request& q) {
+  const Stage& s = only(q.region);
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto& w = s.anchor.weights->dims;
   const ir::DType want = s.anchor.integer ? ir::DType::u8 : ir::DType::f32,
@@ -33,37 +47,29 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   if (x.strides.size() < 2 || (x.strides[1] != 1 && x.dims[1] != 1)) {
     return refuse("channel stride of the input", x.strides.size() < 2 ? 0 : x.strides[1], "1");
   }
-  Parts p;
-  OCTAVO_TRY(p.image, Image::of(s, {w.begin() + 2, w.end()}));
-  OCTAVO_TRY(Space space, Space::of(s));
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-  OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), p.image.w, p.image.c));
-  return p;
+  Setting t{{}, x, Constant(*s.anchor.weights, q.plan), s.anchor.weight_zero, {}, s.space, q.parameters, s.anchor.integer, q.isa};
+  OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, q.isa, static_cast<std::size_t>(t.image.w), static_cast<std::size_t>(t.image.c)));
+  return t;
 }
 
 class DepthwiseKernel final : public Kernel {
  public:
-  DepthwiseKernel(const KernelTable& table, Parts p, const Stage& s, const Tactic& tactic, const std::byte* weights)
-      : table_(table),
-        im_(p.image),
-        epilogue_(std::move(p.epilogue)),
-        x_(s.anchor.inputs[0]),
+  DepthwiseKernel(Setting t, const std::byte* weights)
+      : table_(*kernel_table(t.isa)),
+        im_(t.image),
+        epilogue_(std::move(t.epilogue)),
+        x_(t.x),
         weights_(weights),
-        codes_(s.anchor.integer) {
+        codes_(t.integer) {
     zx_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
-    channels_ = s.space[1];
+    channels_ = t.channels();
     padded_ = padded(channels_);
-    rows_ = im_.batch * im_.depth.out * im_.height.out;
-    tasks_ = static_cast<int>(number(tactic, kRowTiles, rows_));
-    if (tasks_ == 0) tasks_ = usual_tasks(im_, s);
-    pixels_ = number(tactic, kPixels, kBlock);
-    ahead_ = number(tactic, kPrefetch, im_.height.in);
-  }
-  static int usual_tasks(const Image& im, const Stage& s) {
-    const std::int64_t rows = im.batch * im.depth.out * im.height.out;
-    return even_tasks(rows * im.width.out * s.space[1] * im.depth.kernel * im.height.kernel * im.width.kernel, 65536, rows);
+    rows_ = t.rows();
+    tasks_ = static_cast<int>(number(t.parameters, kRowTiles, rows_));
+    if (tasks_ == 0) tasks_ = t.usual_tasks();
+    pixels_ = number(t.parameters, kPixels, kBlock);
+    ahead_ = number(t.parameters, kPrefetch, im_.height.in);
   }
 
   int tasks() const override { return tasks_; }
@@ -121,7 +127,7 @@ class DepthwiseKernel final : public Kernel {
           }
           t.tap_count = count;
           t.x = x + iw * im_.xw + c * im_.xc;
-          t.acc = Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols;
+          t.acc = BlockEpilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols;
           if (codes_) {
             table_.depthwise_u8(t);
           } else {
@@ -165,7 +171,7 @@ class DepthwiseKernel final : public Kernel {
 
   const KernelTable& table_;
   Image im_;
-  Epilogue epilogue_;
+  BlockEpilogue epilogue_;
   region::TensorRef x_;
   const std::byte* weights_;
   bool codes_;
@@ -175,71 +181,53 @@ class DepthwiseKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class DepthwiseFamily final : public Family {
+template <class To, class From>
+Result<std::vector<ir::Tensor>> packed(const Setting& t, ir::DType type) {
+  OCTAVO_TRY(const From* from, t.weights.data<From>("weights"));
+  const std::int64_t row = padded(t.channels()), taps = t.taps();
+  ir::Tensor out(type, {taps, row});
+  To* to = out.mutable_data<To>().data();
+  for (std::int64_t c = 0; c < t.channels(); ++c) {
+    const std::int32_t z = weight_zero_of(t.weight_zero, c);
+    for (std::int64_t k = 0; k < taps; ++k) to[k * row + c] = static_cast<To>(from[c * taps + k] - static_cast<To>(z));
+  }
+  return std::vector<ir::Tensor>{out};
+}
+
+constexpr std::array kParameters{kRowTiles, kPixels, kPrefetch};
+
+class DepthwiseFamily final : public FamilyOf<Setting> {
  public:
-  explicit DepthwiseFamily(bool integer) : integer_(integer) {}
-  std::string_view name() const override { return integer_ ? "depthwise.u8s8.block" : "depthwise.f32.block"; }
+  explicit DepthwiseFamily(bool integer)
+      : FamilyOf({.name = integer ? "depthwise.u8s8.block" : "depthwise.f32.block", .parameters = kParameters}),
+        integer_(integer) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    if (r.stages.size() != 1 || a.op != ir::Op::conv || a.integer != integer_ || !a.weights || a.inputs.empty() ||
-        only(r).space.size() < 3)
+    if (!is_one(r, ir::Op::conv) || a.integer != integer_ || !a.weights || a.inputs.empty() || only(r).space.size() < 3)
       return false;
     const std::int64_t group = a.as<ir::Window>().group;
     return group > 1 && a.inputs[0].dims.size() > 1 && a.inputs[0].dims[1] == group && only(r).space[1] == group &&
            a.weights->dims.size() > 2;
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto p = parts_of(only(r), Isa::portable);
-    return refusal_of(p);
+  Match<Setting> match(const Request& q) const override { return setting_of(q); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto outputs = static_cast<double>(ir::count(t.space));
+    return (outputs * static_cast<double>(t.taps()) * 0.15 + outputs * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto& w = only(r).anchor.weights->dims;
-    const auto outputs = static_cast<double>(ir::count(only(r).space));
-    return (outputs * static_cast<double>(ir::count(w)) / static_cast<double>(w[0]) * 0.15 + outputs * 2.0) * slowdown(isa) *
-               kSecondsPerCycle +
-           0.5e-6;
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+    return {t.taps() * padded(t.channels()) * (integer_ ? 2 : 4)};
   }
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    const Stage& s = only(r);
-    const region::TensorRef& w = *s.anchor.weights;
-    const std::int64_t channels = w.dims[0], taps = ir::count(w.dims) / channels;
-    const std::int64_t row = padded(channels);
-    const std::byte* bytes = plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset;
-    const auto& zero = s.anchor.weight_zero;
-    ir::Tensor out(integer_ ? ir::DType::s16 : ir::DType::f32, {taps, row});
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const std::int32_t z = zero.empty() ? 0 : zero[static_cast<std::size_t>(c) % zero.size()];
-      for (std::int64_t k = 0; k < taps; ++k) {
-        const auto to = static_cast<std::size_t>(k * row + c);
-        const std::int64_t from = c * taps + k;
-        if (integer_) {
-          out.mutable_data<std::int16_t>()[to] = static_cast<std::int16_t>(reinterpret_cast<const std::int8_t*>(bytes)[from] - z);
-        } else {
-          out.mutable_data<float>()[to] = reinterpret_cast<const float*>(bytes)[from];
-        }
-      }
-    }
-    return std::vector<ir::Tensor>{out};
+  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
+    return integer_ ? packed<std::int16_t, std::int8_t>(t, ir::DType::s16) : packed<float, float>(t, ir::DType::f32);
   }
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
-    const auto& w = only(r).anchor.weights->dims;
-    return std::vector<std::int64_t>{ir::count(w) / w[0] * padded(w[0]) * (integer_ ? 2 : 4)};
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+    return std::make_unique<DepthwiseKernel>(std::move(t), packed[0].data());
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
-    OCTAVO_TRY(Parts p, parts_of(only(r), isa));
-    return std::make_unique<DepthwiseKernel>(*kernel_table(isa), std::move(p), only(r), r.tactic, packed[0]);
-  }
-
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
-    Parameters out;
-    const auto p = parts_of(only(r), isa);
-    if (!p) return out;
-    const Image& im = p->image;
-    const std::int64_t rows = im.batch * im.depth.out * im.height.out,
-                       most = kBlock / std::min<std::int64_t>(only(r).space[1], kBlock);
-    const std::int64_t usual = DepthwiseKernel::usual_tasks(im, only(r));
+  std::vector<Parameters> variants(const Setting& t) const override {
+    std::vector<Parameters> out;
+    const std::int64_t most = kBlock / std::min<std::int64_t>(t.channels(), kBlock), usual = t.usual_tasks();
     for (const std::int64_t n : {usual / 2, usual * 2}) {
-      if (n >= 1 && n <= rows) add(out, kRowTiles, n);
+      if (n >= 1 && n <= t.rows()) add(out, kRowTiles, n);
     }
     for (const std::int64_t n : {most / 2, most / 4}) {
       if (n >= 1) add(out, kPixels, n);
@@ -247,7 +235,6 @@ class DepthwiseFamily final : public Family {
     for (const std::int64_t n : {1, 4}) add(out, kPrefetch, n);
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRowTiles || name == kPixels || name == kPrefetch; }
 
  private:
   bool integer_;
@@ -255,13 +242,8 @@ class DepthwiseFamily final : public Family {
 
 }  // namespace
 
-const Family& depthwise_family() {
-  static const DepthwiseFamily family(true);
-  return family;
-}
-const Family& depthwise_f32_family() {
-  static const DepthwiseFamily family(false);
-  return family;
+Families depthwise_families() {
+  return families_of<DepthwiseFamily>(std::array{true, false});
 }
 
 }  // namespace octavo::cpu

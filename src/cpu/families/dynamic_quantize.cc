@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "ir/quantizer.h"
 #include "region/store_results.h"
 
@@ -16,13 +17,16 @@ constexpr std::int64_t kGrain = std::int64_t{1} << 15;  // elements of a task
 
 /// The tensor as lines of neighbours: `length` elements each, at `from` in the input and `to` in the codes (elements).
 struct Setting {
+  region::TensorRef x = {};
+  std::vector<std::pair<std::size_t, region::TensorRef>> stores = {};  ///< with the result that each takes
+  Isa isa = Isa::portable;
   std::int64_t length = 1, lines = 1;
-  ir::Shape outer;                     ///< extents of the dimensions that are no line
-  std::vector<std::int64_t> from, to;  ///< their strides
-  std::int64_t step = 1;               ///< between neighbours' codes
+  ir::Shape outer = {};                          ///< extents of the dimensions that are no line
+  std::vector<std::int64_t> from = {}, to = {};  ///< their strides
+  std::int64_t step = 1;                         ///< between neighbours' codes
 };
 
-Result<Setting> setting_of(const Stage& s) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const region::TensorRef* codes = nullptr;
@@ -37,7 +41,8 @@ Result<Setting> setting_of(const Stage& s) {
     if (codes != nullptr && codes->strides != s.stores[i].strides) return refuse("layouts of the codes", 2, "1");
     codes = &s.stores[i];
   }
-  Setting t;
+  Setting t{x, {}, isa};
+  for (std::size_t i = 0; i < s.stores.size(); ++i) t.stores.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
   // By descending stride of the input; neighbours that both sides walk as one are joined.
   std::vector<std::size_t> order;
   for (std::size_t d = 0; d < x.dims.size(); ++d) {
@@ -63,9 +68,7 @@ Result<Setting> setting_of(const Stage& s) {
 
 class DynamicQuantizeKernel final : public Kernel {
  public:
-  DynamicQuantizeKernel(const RowKernels& rows, Setting setting, const Stage& s)
-      : k_(rows), t_(std::move(setting)), x_(s.anchor.inputs[0]) {
-    for (std::size_t i = 0; i < s.stores.size(); ++i) stores_.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
+  explicit DynamicQuantizeKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     tasks_ = even_tasks(t_.length * t_.lines, kGrain, kMostTasks, kMostTasks);
   }
 
@@ -73,12 +76,12 @@ class DynamicQuantizeKernel final : public Kernel {
   std::size_t scratch_bytes() const override { return t_.step == 1 ? 0 : line(kPart); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
-    const auto* x = reinterpret_cast<const float*>(memory.at(x_));
+    const auto* x = reinterpret_cast<const float*>(memory.at(t_.x));
     float lo = 0, hi = 0;
     each_line(0, t_.lines, [&](std::int64_t from, std::int64_t) { k_.range(x + from, t_.length, &lo, &hi); });
     const float range = (hi - lo) / 255.0F, scale = range > 0 ? range : 1.0F;
     const std::int32_t zero = ir::quantize_one(0.0F - lo, scale, 0, 0, 255);
-    for (const auto& [result, ref] : stores_) {
+    for (const auto& [result, ref] : t_.stores) {
       std::byte* at = memory.at(ref);
       if (result == 0) {
         codes(x, reinterpret_cast<std::uint8_t*>(at), scale, zero, task_begin, task_end, worker);
@@ -127,28 +130,21 @@ class DynamicQuantizeKernel final : public Kernel {
 
   const RowKernels& k_;
   Setting t_;
-  region::TensorRef x_;
-  std::vector<std::pair<std::size_t, region::TensorRef>> stores_;  ///< with the result that each takes
   int tasks_ = 1;
 };
 
-class DynamicQuantizeFamily final : public Family {
+class DynamicQuantizeFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "dynamic_quantize.rows"; }
+  DynamicQuantizeFamily() : FamilyOf({.name = "dynamic_quantize.rows"}) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::dynamic_quantize && only(r).anchor.inputs.size() == 1 &&
-           only(r).program.outputs.empty();
+    return is_one(r, ir::Op::dynamic_quantize) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(only(r));
-    return refusal_of(t);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    return static_cast<double>(ir::count(t.x.dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    return static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r)));
-    return std::make_unique<DynamicQuantizeKernel>(row_kernels(isa), std::move(t), only(r));
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+    return std::make_unique<DynamicQuantizeKernel>(std::move(t));
   }
 };
 

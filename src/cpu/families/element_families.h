@@ -16,6 +16,4 @@ namespace octavo::cpu {
   return portable_elements();
 }
 
-[[nodiscard]] const Family& grid_sample_family();
-
 }  // namespace octavo::cpu

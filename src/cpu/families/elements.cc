@@ -12,6 +12,7 @@
 
 #include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
 
@@ -270,21 +271,21 @@ struct Walk {
   std::int64_t rows = 1, cols = 1;  ///< of a block, at most kElements
   std::int64_t units = 0;           ///< blocks
 
-  Walk(const Stage& s, const TensorRef& store, bool joined) {
-    const std::size_t rank = s.space.size();
+  Walk(const ir::Shape& space, const std::vector<TensorRef>& inputs, const TensorRef& store, bool joined) {
+    const std::size_t rank = space.size();
     std::vector<std::size_t> order;
     for (std::size_t d = 0; d < rank; ++d) {
-      if (s.space[d] != 1 || !joined) order.push_back(d);
+      if (space[d] != 1 || !joined) order.push_back(d);
     }
     if (joined)
       std::stable_sort(order.begin(), order.end(),
                        [&](std::size_t a, std::size_t b) { return store.strides[a] > store.strides[b]; });
-    operands.resize(s.anchor.inputs.size());
-    for (std::size_t i = 0; i < operands.size(); ++i) operands[i].size = element_bytes(s.anchor.inputs[i]);
+    operands.resize(inputs.size());
+    for (std::size_t i = 0; i < operands.size(); ++i) operands[i].size = element_bytes(inputs[i]);
     to.size = element_bytes(store);
     for (const std::size_t d : order) {
-      const auto stride = [&](std::size_t i) { return region::aligned_stride(s.anchor.inputs[i], rank, d); };
-      const std::int64_t extent = s.space[d], last = s.space[d] == 1 ? 0 : store.strides[d];
+      const auto stride = [&](std::size_t i) { return region::aligned_stride(inputs[i], rank, d); };
+      const std::int64_t extent = space[d], last = space[d] == 1 ? 0 : store.strides[d];
       bool join = joined && !dims.empty() && to.strides.back() == last * extent;
       for (std::size_t i = 0; i < operands.size(); ++i) join = join && operands[i].strides.back() == stride(i) * extent;
       if (!join) dims.push_back(1);
@@ -336,28 +337,36 @@ struct Walk {
   }
 };
 
+struct Setting {
+  Computation computation = {};
+  ir::Shape space = {};
+  std::vector<TensorRef> inputs = {}, stores = {};
+  std::optional<BlockEpilogue> epilogue = {};
+};
+
 class ElementsKernel final : public Kernel {
  public:
-  ElementsKernel(Computation c, const Stage& s, std::optional<Epilogue> epilogue)
-      : c_(std::move(c)), inputs_(s.anchor.inputs), stores_(s.stores), epilogue_(std::move(epilogue)) {
+  explicit ElementsKernel(Setting t)
+      : c_(std::move(t.computation)), inputs_(std::move(t.inputs)), stores_(std::move(t.stores)), epilogue_(std::move(t.epilogue)) {
+    const ir::Shape& space = t.space;
     if (epilogue_) {  // rows of the space, as the program stores them
       TensorRef dense;
-      dense.dtype = DType::f32, dense.dims = s.space, dense.strides = ir::dense_strides(s.space);
-      walks_.emplace_back(s, dense, false);
+      dense.dtype = DType::f32, dense.dims = space, dense.strides = ir::dense_strides(space);
+      walks_.emplace_back(space, inputs_, dense, false);
       walks_.back().cut(1, std::min<std::int64_t>(kElements, epilogue_->code().block()));
     } else {
       for (const TensorRef& r : stores_) {
-        walks_.emplace_back(s, r, true);
+        walks_.emplace_back(space, inputs_, r, true);
         walks_.back().cut(kElements, kElements);
       }
     }
     std::int64_t bytes = 0;
     for (const Walk& w : walks_) {
       units_ += w.units;
-      bytes += ir::count(s.space) * w.to.size;
+      bytes += ir::count(space) * w.to.size;
     }
-    if (ir::count(s.space) == 0) units_ = 0;
-    rank_ = s.space.size();
+    if (ir::count(space) == 0) units_ = 0;
+    rank_ = space.size();
     tasks_ = even_tasks(bytes, kGrain, units_);
   }
 
@@ -387,7 +396,7 @@ class ElementsKernel final : public Kernel {
       for (std::size_t i = 0; i < inputs_.size(); ++i) x[i] = operand(memory, w, i, b, own[i]);
       const std::int64_t n = b.rows * b.cols;
       if (epilogue_) {
-        c_.run(Epilogue::acc(worker.scratch), x, n, scratch);
+        c_.run(BlockEpilogue::acc(worker.scratch), x, n, scratch);
         Index origin{};
         for (std::size_t d = 0; d < rank_; ++d) origin[d] = b.index[d + w.dims.size() - rank_];
         epilogue_->run(memory, worker.scratch, origin, 1, static_cast<int>(n));
@@ -440,7 +449,7 @@ class ElementsKernel final : public Kernel {
 
   Computation c_;
   std::vector<TensorRef> inputs_, stores_;
-  std::optional<Epilogue> epilogue_;
+  std::optional<BlockEpilogue> epilogue_;
   std::vector<Walk> walks_;  ///< one a store; with a program one
   std::size_t rank_ = 0;
   std::int64_t units_ = 0;
@@ -448,16 +457,52 @@ class ElementsKernel final : public Kernel {
 };
 
 /// One float32 store of what was computed, nothing else.
-bool plain(const Epilogue& e) {
+bool plain(const BlockEpilogue& e) {
   const Space& space = e.space();
   if (!e.code().identity() || !space.loads.empty() || space.stores.size() != 1) return false;
-  const Access& to = space.stores.front();
+  const StridedAccess& to = space.stores.front();
   return to.elem == Elem::f32 && std::all_of(to.div.begin(), to.div.end(), [](auto d) { return d == 1; });
 }
 
-class ElementsFamily final : public Family {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
+  OCTAVO_TRY(Computation computation, Computation::of(s, isa));
+  const Form& form = computation.form();
+  if (s.space.size() > 8) return refuse("dimensions", ir::to_string(s.space), "at most 8");
+  for (const TensorRef& x : s.anchor.inputs) {
+    if (x.dims.size() > s.space.size()) return refuse("operand", ir::to_string(x.dims), ir::to_string(s.space));
+    for (std::size_t k = 0; k < x.dims.size(); ++k) {
+      const std::int64_t extent = s.space[k + s.space.size() - x.dims.size()];
+      if (x.dims[k] != extent && x.dims[k] != 1) return refuse("operand", ir::to_string(x.dims), ir::to_string(s.space));
+    }
+  }
+  const bool where = s.anchor.op == Op::where;
+  if (s.anchor.inputs.size() != (where ? 3U : static_cast<std::size_t>(ir::info(s.anchor.op).max_inputs)) &&
+      s.anchor.op != Op::bitwise)
+    return refuse("operands", s.anchor.inputs.size(), ir::info(s.anchor.op).max_inputs);
+  for (std::size_t i = where ? 1 : 0; i < s.anchor.inputs.size(); ++i) {
+    if (s.anchor.inputs[i].dtype != form.in)
+      return refuse("type of an operand", ir::name_of(s.anchor.inputs[i].dtype), ir::name_of(form.in));
+  }
+  if (where && ir::size_of(s.anchor.inputs[0].dtype) != 1)
+    return refuse("type of the condition", ir::name_of(s.anchor.inputs[0].dtype), "bool");
+  Setting t{std::move(computation), s.space, s.anchor.inputs, s.stores, {}};
+  if (!s.program.outputs.empty()) {
+    if (form.out != DType::f32) return refuse("type of what a program works on", ir::name_of(form.out), "f32");
+    const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
+    OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, col == 0 ? 1 : 0, col));
+    if (plain(*t.epilogue)) t.epilogue.reset();
+    return t;
+  }
+  for (const TensorRef& r : s.stores) {
+    if (r.dtype != form.out || r.quantizer) return refuse("type of a result", ir::name_of(r.dtype), ir::name_of(form.out));
+    if (r.dims != s.space) return refuse("result", ir::to_string(r.dims), ir::to_string(s.space));
+  }
+  return t;
+}
+
+class ElementsFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "elements"; }
+  ElementsFamily() : FamilyOf({.name = "elements"}) {}
   std::string name_for(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     const std::string function = a.op == Op::bitwise ? "_" + std::string(ir::spelled(a.as<ir::Bitwise>().function)) : "";
@@ -470,65 +515,17 @@ class ElementsFamily final : public Family {
     const Op op = only(r).anchor.op;
     return op == Op::cast || op == Op::where || op == Op::clip || has_function(op) || element_op(only(r).anchor).has_value();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const Stage& s = only(r);
-    const auto form = form_of(s);
-    if (!form) return refusal_of(form);
-    if (s.space.size() > 8) return unmet("dimensions", ir::to_string(s.space), "at most 8");
-    for (const TensorRef& x : s.anchor.inputs) {
-      if (x.dims.size() > s.space.size()) return unmet("operand", ir::to_string(x.dims), ir::to_string(s.space));
-      for (std::size_t k = 0; k < x.dims.size(); ++k) {
-        const std::int64_t extent = s.space[k + s.space.size() - x.dims.size()];
-        if (x.dims[k] != extent && x.dims[k] != 1) return unmet("operand", ir::to_string(x.dims), ir::to_string(s.space));
-      }
-    }
-    const bool where = s.anchor.op == Op::where;
-    if (s.anchor.inputs.size() != (where ? 3U : static_cast<std::size_t>(ir::info(s.anchor.op).max_inputs)) &&
-        s.anchor.op != Op::bitwise)
-      return unmet("operands", s.anchor.inputs.size(), ir::info(s.anchor.op).max_inputs);
-    for (std::size_t i = where ? 1 : 0; i < s.anchor.inputs.size(); ++i) {
-      if (s.anchor.inputs[i].dtype != form->in)
-        return unmet("type of an operand", ir::name_of(s.anchor.inputs[i].dtype), ir::name_of(form->in));
-    }
-    if (where && ir::size_of(s.anchor.inputs[0].dtype) != 1)
-      return unmet("type of the condition", ir::name_of(s.anchor.inputs[0].dtype), "bool");
-    if (!s.program.outputs.empty()) {
-      if (form->out != DType::f32) return unmet("type of what a program works on", ir::name_of(form->out), "f32");
-      const auto e = epilogue_of(s, Isa::portable);
-      return refusal_of(e);
-    }
-    for (const TensorRef& t : s.stores) {
-      if (t.dtype != form->out || t.quantizer) return unmet("type of a result", ir::name_of(t.dtype), ir::name_of(form->out));
-      if (t.dims != s.space) return unmet("result", ir::to_string(t.dims), ir::to_string(s.space));
-    }
-    return {};
-  }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const Stage& s = only(r);
-    const auto form = form_of(s);
-    double bytes = form ? static_cast<double>(ir::size_of(form->out)) : 1;
-    for (const TensorRef& x : s.anchor.inputs) bytes += static_cast<double>(element_bytes(x));
-    const double each = form && (form->way == Way::function || form->way == Way::as_floats) ? 2.0 + bytes / 16 : 0.1 + bytes / 16;
-    return static_cast<double>(ir::count(s.space) * static_cast<std::int64_t>(s.stores.size())) * each * slowdown(isa) *
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const Form& form = t.computation.form();
+    auto bytes = static_cast<double>(ir::size_of(form.out));
+    for (const TensorRef& x : t.inputs) bytes += static_cast<double>(element_bytes(x));
+    const double each = form.way == Way::function || form.way == Way::as_floats ? 2.0 + bytes / 16 : 0.1 + bytes / 16;
+    return static_cast<double>(ir::count(t.space) * static_cast<std::int64_t>(t.stores.size())) * each * slowdown(isa) *
                kSecondsPerCycle +
            0.1e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    const Stage& s = only(r);
-    OCTAVO_TRY(Computation c, Computation::of(s, isa));
-    std::optional<Epilogue> e;
-    if (!s.program.outputs.empty()) {
-      OCTAVO_TRY(e, epilogue_of(s, isa));
-      if (plain(*e)) e.reset();
-    }
-    return std::make_unique<ElementsKernel>(std::move(c), s, std::move(e));
-  }
-
- private:
-  static Result<Epilogue> epilogue_of(const Stage& s, Isa isa) {
-    const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
-    return row_epilogue(s, isa, col == 0 ? 1 : 0, col);
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ElementsKernel>(std::move(t)); }
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -74,16 +75,48 @@ struct Sampler : ir::GridSample {
   }
 };
 
+struct Setting {
+  Sampler sampler = {};
+  TensorRef x = {}, grid = {}, y = {};
+  ir::Shape space = {};
+  Isa isa = Isa::portable;
+  std::optional<BlockEpilogue> epilogue = {};  ///< absent: the sums are stored as they are
+};
+
+Result<Setting> setting_of(const Stage& s, Isa isa) {
+  const Sampler sampler{s.anchor.as<ir::GridSample>()};
+  const TensorRef &x = s.anchor.inputs[0], &grid = s.anchor.inputs[1];
+  for (const TensorRef* t : {&x, &grid}) {
+    if (t->dtype != DType::f32 || t->quantizer) return refuse("type of an operand", ir::name_of(t->dtype), "f32");
+  }
+  if (s.program.outputs.empty()) return refuse("result", "no program", "float32");
+  const std::size_t rank = s.space.size();
+  if (rank < 3 || rank > kMostSpatial + 2 || x.dims.size() != rank || grid.dims.size() != rank)
+    return refuse("dimensions", rank, "3 to 8, all the same");
+  double taps = 1;
+  for (std::size_t d = 2; d < rank; ++d) taps *= static_cast<double>(sampler.taps());
+  if (taps > static_cast<double>(kMostTaps)) return refuse("taps", taps, fmt::format("at most {}", kMostTaps));
+  if (s.space[1] > 4096) return refuse("channels", s.space[1], "at most 4096");
+  std::int64_t reach = 0;
+  for (std::size_t d = 2; d < rank; ++d) reach += (x.dims[d] - 1) * x.strides[d];
+  if (reach > std::numeric_limits<std::int32_t>::max()) return refuse("elements of an image", reach, "below 2^31");
+  Setting t{sampler, x, grid, s.stores[0], s.space, isa, {}};
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, 0, rank - 1));
+  const bool plain = t.epilogue->code().identity() && s.stores.size() == 1 && t.y.dtype == DType::f32;
+  if (plain && t.epilogue->space().loads.empty()) t.epilogue.reset();
+  return t;
+}
+
 class GridSampleKernel final : public Kernel {
  public:
-  GridSampleKernel(const ElementKernels& k, Sampler sampler, const Stage& s, std::optional<Epilogue> epilogue)
-      : k_(k),
-        sampler_(sampler),
-        x_(s.anchor.inputs[0]),
-        grid_(s.anchor.inputs[1]),
-        y_(s.stores[0]),
-        space_(s.space),
-        epilogue_(std::move(epilogue)) {
+  explicit GridSampleKernel(Setting t)
+      : k_(element_kernels(t.isa)),
+        sampler_(t.sampler),
+        x_(std::move(t.x)),
+        grid_(std::move(t.grid)),
+        y_(std::move(t.y)),
+        space_(std::move(t.space)),
+        epilogue_(std::move(t.epilogue)) {
     spatial_ = space_.size() - 2;
     for (std::size_t d = 0; d < spatial_; ++d) taps_ *= sampler_.taps();
     for (std::size_t d = 2; d < space_.size(); ++d) points_ *= space_[d];
@@ -178,7 +211,7 @@ class GridSampleKernel final : public Kernel {
       for (std::size_t d = space_.size() - 1; d-- > 2;) origin[d] = rest % space_[d], rest /= space_[d];
       origin[space_.size() - 1] = column;
       if (epilogue_) {
-        auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+        auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
         for (std::int64_t i = 0; i < some; ++i) acc[i] = sums[(p + i) * step];
         epilogue_->run(memory, scratch, origin, 1, static_cast<int>(some));
       } else {
@@ -195,60 +228,29 @@ class GridSampleKernel final : public Kernel {
   Sampler sampler_;
   TensorRef x_, grid_, y_;
   ir::Shape space_;
-  std::optional<Epilogue> epilogue_;
+  std::optional<BlockEpilogue> epilogue_;
   std::size_t spatial_ = 2, taps_ = 1;
   std::int64_t points_ = 1, blocks_ = 0;
   bool beside_ = false;
   int tasks_ = 1;
 };
 
-class GridSampleFamily final : public Family {
+class GridSampleFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "grid_sample"; }
+  GridSampleFamily() : FamilyOf({.name = "grid_sample"}) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::grid_sample && only(r).anchor.inputs.size() == 2 &&
-           !only(r).stores.empty();
+    return is_one(r, ir::Op::grid_sample) && only(r).anchor.inputs.size() == 2 && !only(r).stores.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const Stage& s = only(r);
-    const Sampler sampler{s.anchor.as<ir::GridSample>()};
-    const TensorRef &x = s.anchor.inputs[0], &grid = s.anchor.inputs[1];
-    for (const TensorRef* t : {&x, &grid}) {
-      if (t->dtype != DType::f32 || t->quantizer) return unmet("type of an operand", ir::name_of(t->dtype), "f32");
-    }
-    if (s.program.outputs.empty()) return unmet("result", "no program", "float32");
-    const std::size_t rank = s.space.size();
-    if (rank < 3 || rank > kMostSpatial + 2 || x.dims.size() != rank || grid.dims.size() != rank)
-      return unmet("dimensions", rank, "3 to 8, all the same");
-    double taps = 1;
-    for (std::size_t d = 2; d < rank; ++d) taps *= static_cast<double>(sampler.taps());
-    if (taps > static_cast<double>(kMostTaps)) return unmet("taps", taps, fmt::format("at most {}", kMostTaps));
-    if (s.space[1] > 4096) return unmet("channels", s.space[1], "at most 4096");
-    std::int64_t reach = 0;
-    for (std::size_t d = 2; d < rank; ++d) reach += (x.dims[d] - 1) * x.strides[d];
-    if (reach > std::numeric_limits<std::int32_t>::max()) return unmet("elements of an image", reach, "below 2^31");
-    const auto e = epilogue(s, Isa::portable);
-    return refusal_of(e);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto elements = static_cast<double>(ir::count(t.space));
+    double taps = 1, points = elements / static_cast<double>(std::max<std::int64_t>(1, t.space[1]));
+    for (std::size_t d = 2; d < t.space.size(); ++d) taps *= static_cast<double>(t.sampler.taps());
+    return 0.5e-6 + (elements * taps * 0.6 * slowdown(isa) + points * (60 + 4 * taps)) * kSecondsPerCycle;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const Stage& s = only(r);
-    const Sampler sampler{s.anchor.as<ir::GridSample>()};
-    double taps = 1, points = static_cast<double>(ir::count(s.space)) / static_cast<double>(std::max<std::int64_t>(1, s.space[1]));
-    for (std::size_t d = 2; d < s.space.size(); ++d) taps *= static_cast<double>(sampler.taps());
-    return 0.5e-6 +
-           (static_cast<double>(ir::count(s.space)) * taps * 0.6 * slowdown(isa) + points * (60 + 4 * taps)) * kSecondsPerCycle;
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+    return std::make_unique<GridSampleKernel>(std::move(t));
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    const Stage& s = only(r);
-    const Sampler sampler{s.anchor.as<ir::GridSample>()};
-    OCTAVO_TRY(Epilogue whole, epilogue(s, isa));
-    std::optional<Epilogue> e(std::move(whole));
-    if (e->code().identity() && s.stores.size() == 1 && s.stores[0].dtype == DType::f32 && e->space().loads.empty()) e.reset();
-    return std::make_unique<GridSampleKernel>(element_kernels(isa), sampler, s, std::move(e));
-  }
-
- private:
-  static Result<Epilogue> epilogue(const Stage& s, Isa isa) { return row_epilogue(s, isa, 0, s.space.size() - 1); }
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "cpu/copy_bytes.h"
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -23,7 +24,7 @@ using Ints = std::vector<std::int64_t>;
 constexpr std::int64_t kGrain = 1 << 15;  ///< bytes of a task
 
 /// Element o of `dims` belongs to indexed[sum of o[d] * stride[d] + sum of index k(o) * along[k]]; index k(o) is indices[sum of o[d] * index[d] + k * next].
-struct Setting {
+struct Places {
   ir::Shape dims;
   Ints stride, index;
   Ints along, extent;     ///< of each indexed dimension
@@ -39,13 +40,13 @@ Ints strides_of(const TensorRef& t) {
 }
 
 /// `walked`: what has one element for each index, or row of them: the result of a gather, the updates of a scatter.
-Result<Setting> setting_of(const Stage& s, const TensorRef& x, const TensorRef& ids, const ir::Shape& walked) {
+Result<Places> places_of(const Stage& s, const TensorRef& x, const TensorRef& ids, const ir::Shape& walked) {
   if (ids.dtype != DType::s64 && ids.dtype != DType::s32)
     return refuse("type of the indices", ir::name_of(ids.dtype), "s64 or s32");
   if (walked.size() > 8 || x.dims.size() > 8) return refuse("dimensions", ir::to_string(walked), "at most 8");
   const Ints from = strides_of(x), id = strides_of(ids);
   const Op op = s.anchor.op;
-  Setting t;
+  Places t;
   t.dims = walked;
   const auto rank = x.dims.size();
   const auto put = [&](std::int64_t stride, std::int64_t index, int of_data) {
@@ -89,7 +90,7 @@ Result<Setting> setting_of(const Stage& s, const TensorRef& x, const TensorRef& 
 /// Walks elements or rows of them in row-major order within bounds of each dimension.
 class Walker {
  public:
-  Walker(const Setting& t, const TensorRef& ids) : t_(t), narrow_(ids.dtype == DType::s32) {}
+  Walker(const Places& t, const TensorRef& ids) : t_(t), narrow_(ids.dtype == DType::s32) {}
 
   [[nodiscard]] std::int64_t index(const std::byte* ids, std::int64_t at, std::size_t k) const {
     std::int64_t v = 0;
@@ -143,7 +144,7 @@ class Walker {
   }
 
  private:
-  const Setting& t_;
+  const Places& t_;
   bool narrow_;
 };
 
@@ -180,10 +181,21 @@ void with_size(std::int64_t size, Fn fn) {
   }
 }
 
+struct Setting {
+  Places places = {};
+  std::vector<TensorRef> inputs = {}, stores = {};
+  ir::Combine how = ir::Combine::none;
+  std::optional<BlockEpilogue> epilogue = {};  ///< absent: elements are handed on
+};
+
 class GatherKernel final : public Kernel {
  public:
-  GatherKernel(Setting t, const Stage& s, std::optional<Epilogue> epilogue)
-      : t_(std::move(t)), x_(s.anchor.inputs[0]), ids_(s.anchor.inputs[1]), stores_(s.stores), epilogue_(std::move(epilogue)) {
+  explicit GatherKernel(Setting t)
+      : t_(std::move(t.places)),
+        x_(t.inputs[0]),
+        ids_(t.inputs[1]),
+        stores_(std::move(t.stores)),
+        epilogue_(std::move(t.epilogue)) {
     for (const TensorRef& r : stores_) to_.push_back(strides_of(r));
     units_ = units_of({}, whole(t_.dims), t_.dims.size());
     tasks_ = even_tasks(ir::count(t_.dims) * element_bytes(x_), kGrain, units_);
@@ -211,7 +223,7 @@ class GatherKernel final : public Kernel {
   void run_program(const Memory& memory, const Walker& walker, const std::byte* ids, std::int64_t begin, std::int64_t end,
                    std::byte* scratch) const {
     epilogue_->prepare(scratch);
-    std::int32_t* acc = Epilogue::acc(scratch);
+    std::int32_t* acc = BlockEpilogue::acc(scratch);
     const std::size_t rank = t_.dims.size();
     const std::int64_t cols = rank == 0 ? 1 : t_.dims.back(), width = epilogue_->code().block();
     const Ints none(rank, 0);
@@ -242,11 +254,11 @@ class GatherKernel final : public Kernel {
     }
   }
 
-  Setting t_;
+  Places t_;
   TensorRef x_, ids_;
   std::vector<TensorRef> stores_;
   std::vector<Ints> to_;
-  std::optional<Epilogue> epilogue_;
+  std::optional<BlockEpilogue> epilogue_;
   std::int64_t units_ = 0;
   int tasks_ = 1;
 };
@@ -280,13 +292,8 @@ void with_type(DType t, Fn fn) {
 
 class ScatterKernel final : public Kernel {
  public:
-  ScatterKernel(Setting t, const Stage& s)
-      : t_(std::move(t)),
-        x_(s.anchor.inputs[0]),
-        ids_(s.anchor.inputs[1]),
-        u_(s.anchor.inputs[2]),
-        y_(s.stores[0]),
-        how_(s.anchor.as<ir::Scatter>().combine) {
+  explicit ScatterKernel(Setting t)
+      : t_(std::move(t.places)), x_(t.inputs[0]), ids_(t.inputs[1]), u_(t.inputs[2]), y_(t.stores[0]), how_(t.how) {
     const std::int64_t bytes = (ir::count(x_.dims) + ir::count(t_.dims)) * element_bytes(x_);
     tasks_ = t_.cut < 0 ? 1 : even_tasks(bytes, kGrain, x_.dims[static_cast<std::size_t>(t_.cut_of_data)]);
   }
@@ -340,7 +347,7 @@ class ScatterKernel final : public Kernel {
   }
 
  private:
-  Setting t_;
+  Places t_;
   TensorRef x_, ids_, u_, y_;
   How how_;
   int tasks_ = 1;
@@ -355,79 +362,69 @@ bool hands_on(const Stage& s) {
   return s.stores.size() == 1 && (op == program::Op::acc_i || op == program::Op::acc_f);
 }
 
-class IndexedFamily final : public Family {
+Result<Setting> setting_of(const Stage& s) {
+  const TensorRef& x = s.anchor.inputs[0];
+  const bool scatter = s.anchor.op == Op::scatter;  // updates go to places in the result
+  TensorRef indexed = scatter ? s.stores[0] : x;
+  if (scatter) indexed.dims = x.dims;
+  if (indexed.strides.size() != indexed.dims.size()) return refuse("result", ir::to_string(s.stores[0].dims), "the data's shape");
+  Setting t{{}, s.anchor.inputs, s.stores};
+  OCTAVO_TRY(t.places, places_of(s, indexed, s.anchor.inputs[1], scatter ? s.anchor.inputs[2].dims : s.space));
+  if (scatter) {
+    t.how = s.anchor.as<ir::Scatter>().combine;
+    const bool whole_number = !ir::is_float(x.dtype) && x.dtype < DType::boolean;
+    if (t.how != How::none && x.dtype != DType::f32 && !whole_number)
+      return refuse("type that is reduced", ir::name_of(x.dtype), "f32 or an integer");
+    if (s.anchor.inputs[2].dtype != x.dtype)
+      return refuse("type of the updates", ir::name_of(s.anchor.inputs[2].dtype), ir::name_of(x.dtype));
+    if (s.stores.size() != 1 || s.stores[0].dims != x.dims) return refuse("results", s.stores.size(), "one, of the data's shape");
+    for (const TensorRef& in : s.anchor.inputs) {
+      if (in.quantizer) return refuse("operand", "codes of a quantizer", "numbers");
+    }
+  }
+  if (hands_on(s)) return t;
+  if (scatter || s.program.outputs.empty()) return refuse("type of the stores", "another", "that of the input");
+  if (x.dtype != DType::f32 && x.dtype != DType::u8)
+    return refuse("type of what a program works on", ir::name_of(x.dtype), "f32 or codes");
+  const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), col == 0 ? 1 : 0, col));
+  return t;
+}
+
+struct Kind {
+  Op op;
+  std::string_view name;
+};
+constexpr std::array kKinds{Kind{Op::gather, "indexed.gather"}, Kind{Op::gather_elements, "indexed.gather_elements"},
+                            Kind{Op::gather_nd, "indexed.gather_nd"}, Kind{Op::scatter, "indexed.scatter"}};
+
+class IndexedFamily final : public FamilyOf<Setting> {
  public:
-  explicit IndexedFamily(Op op) : op_(op), name_("indexed." + std::string(ir::name_of(op))) {}
-  std::string_view name() const override { return name_; }
-  bool per_isa() const override { return false; }
+  explicit IndexedFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == op_ && only(r).anchor.inputs.size() == (op_ == Op::scatter ? 3U : 2U) &&
-           !only(r).stores.empty();
+    return is_one(r, op_) && only(r).anchor.inputs.size() == (op_ == Op::scatter ? 3U : 2U) && !only(r).stores.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const Stage& s = only(r);
-    const TensorRef& x = s.anchor.inputs[0];
-    const auto t = setting(s);
-    if (!t) return refusal_of(t);
-    if (op_ == Op::scatter) {
-      const How how = s.anchor.as<ir::Scatter>().combine;
-      const bool whole_number = !ir::is_float(x.dtype) && x.dtype < DType::boolean;
-      if (how != How::none && x.dtype != DType::f32 && !whole_number)
-        return unmet("type that is reduced", ir::name_of(x.dtype), "f32 or an integer");
-      if (s.anchor.inputs[2].dtype != x.dtype)
-        return unmet("type of the updates", ir::name_of(s.anchor.inputs[2].dtype), ir::name_of(x.dtype));
-      if (s.stores.size() != 1 || s.stores[0].dims != x.dims) return unmet("results", s.stores.size(), "one, of the data's shape");
-      for (const TensorRef& in : s.anchor.inputs) {
-        if (in.quantizer) return unmet("operand", "codes of a quantizer", "numbers");
-      }
-    }
-    if (hands_on(s)) return {};
-    if (op_ == Op::scatter || s.program.outputs.empty()) return unmet("type of the stores", "another", "that of the input");
-    if (x.dtype != DType::f32 && x.dtype != DType::u8)
-      return unmet("type of what a program works on", ir::name_of(x.dtype), "f32 or codes");
-    const auto e = epilogue(s);
-    return refusal_of(e);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
+  double cost(const Setting& t, Isa) const override {
+    const auto elements = static_cast<double>(ir::count(t.places.dims));
+    const std::int64_t results = op_ == Op::scatter ? ir::count(t.inputs[0].dims) : ir::count(t.places.dims);
+    const double moved = static_cast<double>(results * element_bytes(t.inputs[0])) * 0.1e-9;
+    const bool rows = t.places.dims.empty() || op_ != Op::gather_elements;
+    return 0.5e-6 + moved + elements * (rows ? 0.3e-9 : 1.5e-9) + (t.epilogue ? elements * 1e-9 : 0);
   }
-  double cost(const Region& r, const Plan&, Isa) const override {
-    const Stage& s = only(r);
-    double elements = static_cast<double>(ir::count(op_ == Op::scatter ? s.anchor.inputs[2].dims : s.space));
-    const bool rows = s.space.empty() || op_ != Op::gather_elements;
-    const double moved = static_cast<double>(ir::count(s.space) * element_bytes(s.anchor.inputs[0])) * 0.1e-9;
-    return 0.5e-6 + moved + elements * (rows ? 0.3e-9 : 1.5e-9) + (hands_on(s) ? 0 : elements * 1e-9);
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
-    const Stage& s = only(r);
-    OCTAVO_TRY(Setting t, setting(s));
-    if (op_ == Op::scatter) return std::make_unique<ScatterKernel>(std::move(t), s);
-    std::optional<Epilogue> e;
-    if (!hands_on(s)) {
-      OCTAVO_TRY(e, epilogue(s));
-    }
-    return std::make_unique<GatherKernel>(std::move(t), s, std::move(e));
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+    if (op_ == Op::scatter) return std::make_unique<ScatterKernel>(std::move(t));
+    return std::make_unique<GatherKernel>(std::move(t));
   }
 
  private:
-  static Result<Setting> setting(const Stage& s) {
-    const bool scatter = s.anchor.op == Op::scatter;  // updates go to places in the result
-    TensorRef x = scatter ? s.stores[0] : s.anchor.inputs[0];
-    if (scatter) x.dims = s.anchor.inputs[0].dims;
-    if (x.strides.size() != x.dims.size()) return refuse("result", ir::to_string(s.stores[0].dims), "the data's shape");
-    return setting_of(s, x, s.anchor.inputs[1], scatter ? s.anchor.inputs[2].dims : s.space);
-  }
-  static Result<Epilogue> epilogue(const Stage& s) {
-    const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
-    return row_epilogue(s, best_isa(), col == 0 ? 1 : 0, col);
-  }
   Op op_;
-  std::string name_;
 };
 
 }  // namespace
 
-const std::vector<const Family*>& indexed_families() {
-  static const IndexedFamily gather(Op::gather), elements(Op::gather_elements), nd(Op::gather_nd), scatter(Op::scatter);
-  static const std::vector<const Family*> list{&gather, &elements, &nd, &scatter};
-  return list;
+Families indexed_families() {
+  return families_of<IndexedFamily>(kKinds);
 }
 
 }  // namespace octavo::cpu

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/families/matmul_setting.h"
 #include "cpu/families/row_families.h"
 #include "cpu/parameters.h"
-#include "region/tensor_ref.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -14,141 +15,102 @@ constexpr std::int64_t kTaskRows = 36;                      // of the left matri
 constexpr std::int64_t kMostRight = std::int64_t{1} << 20;  // elements of the right matrix in scratch
 
 struct Setting {
-  std::int64_t m = 1, k = 1, n = 1, batch = 1, rows = kTaskRows;
-  std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0;
-  std::size_t row_dim = 0, col_dim = 1;
-  std::vector<std::int64_t> a_batch, b_batch;
-  [[nodiscard]] std::int64_t padded() const { return (n + kColumns - 1) / kColumns * kColumns; }
-  [[nodiscard]] std::int64_t pieces() const { return (m + rows - 1) / rows; }
+  MatmulSetting product = {};
+  Isa isa = Isa::portable;
+  std::int64_t rows = kTaskRows;
+  [[nodiscard]] std::int64_t padded() const { return (product.n + kColumns - 1) / kColumns * kColumns; }
+  [[nodiscard]] std::int64_t pieces() const { return (product.m + rows - 1) / rows; }
 };
 
-Result<Setting> setting_of(const Stage& s) {
-  const region::TensorRef &a = s.anchor.inputs[0], &b = s.anchor.inputs[1];
-  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32)
-    return refuse("types of the matrices", fmt::format("{} and {}", ir::name_of(a.dtype), ir::name_of(b.dtype)), "f32");
-  const std::size_t rank = s.space.size();
-  if (rank < 2 || a.dims.size() < 2 || b.dims.size() < 2 || a.dims.size() > rank || b.dims.size() > rank)
-    return refuse("shapes", fmt::format("{} and {}", ir::to_string(a.dims), ir::to_string(b.dims)), "two matrices");
-  Setting t;
-  t.row_dim = rank - 2, t.col_dim = rank - 1;
-  const std::size_t ar = a.dims.size() - 2, br = b.dims.size() - 2;
-  t.m = a.dims[ar], t.k = a.dims[ar + 1], t.n = b.dims[br + 1];
-  if (b.dims[br] != t.k || s.space[rank - 2] != t.m || s.space[rank - 1] != t.n)
-    return fail(ErrorKind::bad_engine, "matrix extents do not agree");
-  if (t.m * t.n * t.k == 0) return refuse("elements", 0, "some");
-  if (t.k * t.padded() > kMostRight)
-    return refuse("elements of the right matrix", t.k * t.padded(), fmt::format("at most {}, which scratch holds", kMostRight));
-  t.a_row = a.strides[ar], t.a_col = a.strides[ar + 1], t.b_row = b.strides[br], t.b_col = b.strides[br + 1];
-  for (std::size_t d = 0; d + 2 < rank; ++d) {
-    t.batch *= s.space[d];
-    t.a_batch.push_back(aligned_stride(a, rank, d));
-    t.b_batch.push_back(aligned_stride(b, rank, d));
-  }
+Result<Setting> setting_of(const Request& q) {
+  const auto& in = only(q.region).anchor.inputs;
+  if (in[0].dtype != ir::DType::f32 || in[1].dtype != ir::DType::f32)
+    return refuse("types of the matrices", fmt::format("{} and {}", ir::name_of(in[0].dtype), ir::name_of(in[1].dtype)), "f32");
+  Setting t{{}, q.isa};
+  OCTAVO_TRY(t.product, matmul_setting(only(q.region), q.isa));
+  if (const std::int64_t right = t.product.k * t.padded(); right > kMostRight)
+    return refuse("elements of the right matrix", right, fmt::format("at most {}, which scratch holds", kMostRight));
+  if (const std::int64_t rows = number(q.parameters, kRows, 4096); rows > 0) t.rows = rows;
   return t;
 }
 
 class MatmulKernel final : public Kernel {
  public:
-  MatmulKernel(const RowKernels& rows, Setting setting, Epilogue epilogue, const Stage& s, Isa isa)
-      : k_(rows),
-        panel_(panel_columns(isa)),
-        t_(std::move(setting)),
-        epilogue_(std::move(epilogue)),
-        a_(s.anchor.inputs[0]),
-        b_(s.anchor.inputs[1]),
-        space_(s.space) {}
+  explicit MatmulKernel(Setting setting)
+      : k_(row_kernels(setting.isa)), panel_(panel_columns(setting.isa)), t_(std::move(setting)), epilogue_(t_.product.epilogue) {}
 
-  int tasks() const override { return static_cast<int>(std::min<std::int64_t>(t_.batch * t_.pieces(), 4096)); }
+  int tasks() const override { return static_cast<int>(std::min<std::int64_t>(m_.batch * t_.pieces(), 4096)); }
   std::size_t scratch_bytes() const override {
     return line(epilogue_.scratch_bytes()) +
-           static_cast<std::size_t>((t_.k * t_.padded() + t_.rows * t_.k + t_.rows * t_.padded()) * 4 + 192);
+           static_cast<std::size_t>((m_.k * t_.padded() + t_.rows * m_.k + t_.rows * t_.padded()) * 4 + 192);
   }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     epilogue_.prepare(worker.scratch);
     auto* right = reinterpret_cast<float*>(worker.scratch + line(epilogue_.scratch_bytes()));
-    float* left = right + line(static_cast<std::size_t>(t_.k * t_.padded()) * 4) / 4;
-    float* out = left + line(static_cast<std::size_t>(t_.rows * t_.k) * 4) / 4;
-    const std::int64_t units = t_.batch * t_.pieces();
+    float* left = right + line(static_cast<std::size_t>(m_.k * t_.padded()) * 4) / 4;
+    float* out = left + line(static_cast<std::size_t>(t_.rows * m_.k) * 4) / 4;
+    const std::int64_t units = m_.batch * t_.pieces();
     std::int64_t have = -1;  // the batch whose right matrix is gathered
     for (std::int64_t u = units * task_begin / tasks(); u < units * task_end / tasks(); ++u) {
-      const std::int64_t batch = u / t_.pieces(), first = u % t_.pieces() * t_.rows, rows = std::min(t_.rows, t_.m - first);
-      Index origin{};
-      std::int64_t rest = batch;
-      for (std::size_t d = t_.a_batch.size(); d-- > 0;) {
-        origin[d] = rest % space_[d];
-        rest /= space_[d];
-      }
-      const auto *a = reinterpret_cast<const float*>(memory.at(a_)), *b = reinterpret_cast<const float*>(memory.at(b_));
-      for (std::size_t d = 0; d < t_.a_batch.size(); ++d) a += origin[d] * t_.a_batch[d], b += origin[d] * t_.b_batch[d];
-      if (have != batch) pack_panels(k_, right, panel_, b, t_.k, t_.n, t_.b_row, t_.b_col);
+      const std::int64_t batch = u / t_.pieces(), first = u % t_.pieces() * t_.rows, rows = std::min(t_.rows, m_.m - first);
+      Index origin = m_.origin_of(batch);
+      const auto *a = reinterpret_cast<const float*>(MatmulSetting::at(m_.a, memory, origin, m_.a_batch)),
+                 *b = reinterpret_cast<const float*>(MatmulSetting::at(m_.b, memory, origin, m_.b_batch));
+      if (have != batch) pack_panels(k_, right, panel_, b, m_.k, m_.n, b_row(), b_col());
       have = batch;
-      const bool neighbours = t_.a_col == 1;  // then the rows are read where they are
-      if (!neighbours) gather_matrix(k_, left, t_.k, a + first * t_.a_row, rows, t_.k, t_.a_row, t_.a_col);
-      const float* x = neighbours ? a + first * t_.a_row : left;
-      origin[t_.row_dim] = first;
-      float* direct = t_.padded() == t_.n ? stored_row(epilogue_, memory, origin, t_.col_dim) : nullptr;
+      const bool neighbours = a_col() == 1;  // then the rows are read where they are
+      if (!neighbours) gather_matrix(k_, left, m_.k, a + first * a_row(), rows, m_.k, a_row(), a_col());
+      const float* x = neighbours ? a + first * a_row() : left;
+      origin[m_.row_dim()] = first;
+      float* direct = t_.padded() == m_.n ? stored_row(epilogue_, memory, origin, m_.col_dim()) : nullptr;
       float* to = direct == nullptr ? out : direct;
       const std::int64_t step = direct == nullptr ? t_.padded() : row_step();
       for (std::int64_t r = 0; r < rows; ++r) std::memset(to + r * step, 0, static_cast<std::size_t>(t_.padded()) * sizeof(float));
       for (std::int64_t j = 0; j < t_.padded(); j += panel_) {  // a panel stays in L1 for all rows
         const std::int64_t width = std::min(panel_, t_.padded() - j);
-        k_.multiply(to + j, step, x, neighbours ? t_.a_row : t_.k, rows, right + j * t_.k, width, t_.k, width);
+        k_.multiply(to + j, step, x, neighbours ? a_row() : m_.k, rows, right + j * m_.k, width, m_.k, width);
       }
       if (direct == nullptr)
-        store_sums(epilogue_, memory, worker.scratch, origin, t_.row_dim, t_.col_dim, out, t_.padded(), rows, t_.n);
+        store_sums(epilogue_, memory, worker.scratch, origin, m_.row_dim(), m_.col_dim(), out, t_.padded(), rows, m_.n);
     }
   }
 
  private:
+  [[nodiscard]] std::int64_t a_row() const { return m_.a.strides[m_.a.strides.size() - 2]; }
+  [[nodiscard]] std::int64_t a_col() const { return m_.a.strides.back(); }
+  [[nodiscard]] std::int64_t b_row() const { return m_.b.strides[m_.b.strides.size() - 2]; }
+  [[nodiscard]] std::int64_t b_col() const { return m_.b.strides.back(); }
   /// Floats between the rows of the result.
-  [[nodiscard]] std::int64_t row_step() const { return epilogue_.space().stores.front().strides[t_.row_dim] / 4; }
+  [[nodiscard]] std::int64_t row_step() const { return epilogue_.space().stores.front().strides[m_.row_dim()] / 4; }
 
   const RowKernels& k_;
   std::int64_t panel_;  ///< columns of the right matrix that are packed together: as many as accumulators are
   Setting t_;
-  Epilogue epilogue_;
-  region::TensorRef a_, b_;
-  ir::Shape space_;
+  const MatmulSetting& m_ = t_.product;
+  const BlockEpilogue& epilogue_;
 };
 
-class MatmulFamily final : public Family {
+constexpr std::array kParameters{kRows};
+
+class MatmulFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "matmul.f32.rows"; }
-  int version() const override { return 2; }  // the same sums; the right matrix packed in panels
-  bool about(const Region& r) const override {
-    const region::Anchor& a = only(r).anchor;
-    return r.stages.size() == 1 && a.op == ir::Op::matmul && !a.weights && a.inputs.size() == 2 && !only(r).program.outputs.empty();
+  // Version 2: the same sums; the right matrix packed in panels.
+  MatmulFamily() : FamilyOf({.name = "matmul.f32.rows", .version = 2, .parameters = kParameters}) {}
+  bool about(const Region& r) const override { return is_matmul(r); }
+  Match<Setting> match(const Request& q) const override { return setting_of(q); }
+  double cost(const Setting& t, Isa isa) const override {
+    const double out = t.product.results(), k = static_cast<double>(t.product.k);
+    return (out * k / 20.0 + t.product.packed() * 1.5 + out * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(only(r));
-    if (!t) return refusal_of(t);
-    const auto e = row_epilogue(only(r), Isa::portable, t->row_dim, t->col_dim);
-    return refusal_of(e);
-  }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto t = setting_of(only(r));
-    if (!t) return 0;
-    const auto out = static_cast<double>(ir::count(only(r).space)), k = static_cast<double>(t->k);
-    const double gathered = static_cast<double>(t->batch) * k * static_cast<double>(t->m + t->n);
-    return (out * k / 20.0 + gathered * 1.5 + out * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r)));
-    if (const std::int64_t rows = number(r.tactic, kRows, 4096); rows > 0) t.rows = rows;
-    OCTAVO_TRY(Epilogue e, row_epilogue(only(r), isa, t.row_dim, t.col_dim));
-    return std::make_unique<MatmulKernel>(row_kernels(isa), std::move(t), std::move(e), only(r), isa);
-  }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
-    Parameters out;
-    const auto t = setting_of(only(r));
-    if (!t) return out;
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<MatmulKernel>(std::move(t)); }
+  std::vector<Parameters> variants(const Setting& t) const override {
+    std::vector<Parameters> out;
     for (const std::int64_t n : {kTaskRows / 4, kTaskRows / 2, kTaskRows * 2}) {
-      if (n < 2 * t->m) add(out, kRows, n);
+      if (n < 2 * t.product.m) add(out, kRows, n);
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
 };
 
 }  // namespace
@@ -164,9 +126,9 @@ void pack_panels(const RowKernels& k, float* to, std::int64_t panel, const float
   }
 }
 
-void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Index origin, std::size_t row_dim, std::size_t col_dim,
-                const float* sums, std::int64_t step, std::int64_t rows, std::int64_t cols) {
-  auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+void store_sums(const BlockEpilogue& e, const Memory& memory, std::byte* scratch, Index origin, std::size_t row_dim,
+                std::size_t col_dim, const float* sums, std::int64_t step, std::int64_t rows, std::int64_t cols) {
+  auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
   const std::int64_t block = e.code().block(), width = std::min(block, cols), at_once = std::max<std::int64_t>(1, block / width),
                      first = origin[row_dim], left = origin[col_dim];
   for (std::int64_t r = 0; r < rows; r += at_once) {

@@ -11,6 +11,7 @@
 #include "base/half.h"
 #include "cpu/copy_bytes.h"
 #include "cpu/family.h"
+#include "cpu/table.h"
 #include "region/move_source.h"
 #include "region/tensor_ref.h"
 
@@ -75,22 +76,36 @@ std::vector<std::size_t> loops_of(const Stage& s) {
   return order;
 }
 
+struct Setting {
+  Op op = Op::slice;
+  region::TensorRef x = {}, store = {}, indices = {};
+  ir::Shape space = {};
+  Tables tables = {};
+  std::array<std::byte, 8> fill{};
+  std::vector<std::size_t> order = {};         ///< of loops
+  std::optional<BlockEpilogue> epilogue = {};  ///< absent: the elements go to the store unchanged
+  bool one_store = true;
+};
+
 class MoveKernel final : public Kernel {
  public:
-  MoveKernel(const Stage& s, Tables tables, std::optional<Epilogue> epilogue)
-      : tables_(std::move(tables)), epilogue_(std::move(epilogue)), x_(s.anchor.inputs[0]), dims_(s.space) {
+  explicit MoveKernel(Setting t)
+      : tables_(std::move(t.tables)),
+        epilogue_(std::move(t.epilogue)),
+        x_(std::move(t.x)),
+        store_(std::move(t.store)),
+        indices_(std::move(t.indices)),
+        dims_(std::move(t.space)),
+        fill_(t.fill),
+        order_(std::move(t.order)) {
     size_ = element_bytes(x_);
-    fill_ = fill_bytes(s);
-    if (tables_.gather_dim >= 0) indices_ = s.anchor.inputs[1];
-    store_ = s.stores[0];
-    order_ = loops_of(s);
     if (!order_.empty() && static_cast<int>(order_.back()) != tables_.gather_dim) make_stretches(tables_.of[order_.back()]);
     whole_ = !stretches_.empty() &&
              std::none_of(stretches_.begin(), stretches_.end(), [](const Stretch& one) { return one.from == kFill; });
     outer_ = 1;
     for (std::size_t k = 0; k + 1 < order_.size(); ++k) outer_ *= dims_[order_[k]];
-    if (epilogue_ && epilogue_->space().loads.empty() && s.stores.size() == 1 && order_.size() >= 2 &&
-        s.anchor.op == Op::resize_nearest && store_.strides[order_.back()] == 1)
+    if (epilogue_ && epilogue_->space().loads.empty() && t.one_store && order_.size() >= 2 && t.op == Op::resize_nearest &&
+        store_.strides[order_.back()] == 1)
       repeats_ = repeats_of(tables_.of[order_[order_.size() - 2]]);
     if (epilogue_ && !order_.empty())
       at_once_ = std::max<std::int64_t>(1, epilogue_->code().block() / std::max<std::int64_t>(1, dims_[order_.back()]));
@@ -289,7 +304,7 @@ class MoveKernel final : public Kernel {
                   const std::int64_t* table, std::byte* out) const {
     const std::size_t inner = order_.empty() ? 0 : order_.back();
     const std::int64_t n = order_.empty() ? 1 : dims_[inner], block = epilogue_->code().block();
-    std::int32_t* const acc = Epilogue::acc(scratch);
+    std::int32_t* const acc = BlockEpilogue::acc(scratch);
     const bool whole_groups = rows.first % repeats_ == 0 && rows.count % repeats_ == 0;
     const std::int64_t step = whole_groups ? repeats_ : 1, stored = rows.count / step;  // every so many rows; their number
     for (std::int64_t r = 0; r < stored; r += at_once_) {
@@ -339,13 +354,13 @@ class MoveKernel final : public Kernel {
   }
 
   Tables tables_;
-  std::optional<Epilogue> epilogue_;  // absent: the elements go to the store unchanged
+  std::optional<BlockEpilogue> epilogue_;  // absent: the elements go to the store unchanged
   region::TensorRef x_, store_, indices_;
   ir::Shape dims_;
+  std::array<std::byte, 8> fill_;
+  std::vector<std::size_t> order_;
   std::int64_t size_ = 1, outer_ = 1, at_once_ = 1;  ///< rows of a block of the epilogue
   std::int64_t repeats_ = 1;                         ///< neighbours that are equal, of the dimension above the innermost
-  std::array<std::byte, 8> fill_{};
-  std::vector<std::size_t> order_;
   std::vector<Stretch> stretches_;
   int tasks_ = 1;
   bool empty_ = false;
@@ -360,61 +375,52 @@ bool hands_on(const Stage& s) {
   return op == program::Op::acc_i || op == program::Op::acc_f;
 }
 
-class MoveFamily final : public Family {
+Result<Setting> setting_of(const Stage& s) {
+  OCTAVO_TRY(Tables tables, tables_of(s));
+  Setting t{s.anchor.op,       s.anchor.inputs[0], s.stores[0], {},           s.space,
+            std::move(tables), fill_bytes(s),      loops_of(s), std::nullopt, s.stores.size() == 1};
+  if (t.tables.gather_dim >= 0) t.indices = s.anchor.inputs[1];
+  if (hands_on(s)) return t;
+  if (s.program.outputs.empty()) return refuse("type of the stores", "another", "that of the input");
+  // Blocks run along the two dimensions that are innermost in store 0, as MoveKernel's loops do.
+  const std::size_t inner = t.order.empty() ? 0 : t.order.back();
+  const std::size_t above = t.order.size() < 2 ? (inner == 0 ? 1 : 0) : t.order[t.order.size() - 2];
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), above, inner));
+  return t;
+}
+
+struct Kind {
+  Op op;
+  std::string_view name;
+};
+constexpr std::array kKinds{Kind{Op::pad, "move.pad"},
+                            Kind{Op::resize_nearest, "move.resize_nearest"},
+                            Kind{Op::gather, "move.gather"},
+                            Kind{Op::tile, "move.tile"},
+                            Kind{Op::slice, "move.slice"},
+                            Kind{Op::transpose, "move.transpose"},
+                            Kind{Op::depth_to_space, "move.depth_to_space"},
+                            Kind{Op::space_to_depth, "move.space_to_depth"}};
+
+class MoveFamily final : public FamilyOf<Setting> {
  public:
-  explicit MoveFamily(Op op) : op_(op), name_("move." + std::string(ir::name_of(op))) {}
-  std::string_view name() const override { return name_; }
-  bool per_isa() const override { return false; }
-  bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == op_ && !only(r).anchor.inputs.empty() && !only(r).stores.empty();
+  explicit MoveFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
+  bool about(const Region& r) const override { return is_one(r, op_) && !only(r).anchor.inputs.empty() && !only(r).stores.empty(); }
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
+  double cost(const Setting& t, Isa) const override {
+    const auto bytes = static_cast<double>(ir::count(t.space) * element_bytes(t.x));
+    return 0.5e-6 + bytes * (t.epilogue ? 1e-9 : 0.1e-9);
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    if (const auto t = tables_of(only(r)); !t) return refusal_of(t);
-    if (hands_on(only(r))) return {};
-    if (only(r).program.outputs.empty()) return unmet("type of the stores", "another", "that of the input");
-    const auto e = epilogue(only(r));
-    return refusal_of(e);
-  }
-  double cost(const Region& r, const Plan&, Isa) const override {
-    const auto bytes = static_cast<double>(ir::count(only(r).space) * element_bytes(only(r).anchor.inputs[0]));
-    return 0.5e-6 + bytes * (hands_on(only(r)) ? 0.1e-9 : 1e-9);
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
-    OCTAVO_TRY(Tables t, tables_of(only(r)));
-    std::optional<Epilogue> e;
-    if (!hands_on(only(r))) {
-      OCTAVO_TRY(e, epilogue(only(r)));
-    }
-    return std::make_unique<MoveKernel>(only(r), std::move(t), std::move(e));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<MoveKernel>(std::move(t)); }
 
  private:
-  // Blocks run along the two dimensions that are innermost in store 0, as MoveKernel's loops do.
-  static Result<Epilogue> epilogue(const Stage& s) {
-    OCTAVO_TRY(Space space, Space::of(s));
-    while (space.dims.size() < 2) space.add_unit();
-    const std::vector<std::size_t> order = loops_of(s);
-    const std::size_t inner = order.empty() ? 0 : order.back();
-    const std::size_t above = order.size() < 2 ? (inner == 0 ? 1 : 0) : order[order.size() - 2];
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-    const Isa isa = best_isa();
-    const KernelTable* table = kernel_table(isa);
-    return Epilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space), static_cast<int>(above),
-                          static_cast<int>(inner));
-  }
   Op op_;
-  std::string name_;
 };
 
 }  // namespace
 
-const std::vector<const Family*>& move_families() {
-  static const MoveFamily pad(Op::pad), resize(Op::resize_nearest), gather(Op::gather), tile(Op::tile), slice(Op::slice),
-      transpose(Op::transpose), shallow(Op::depth_to_space), deep(Op::space_to_depth);
-  static const std::vector<const Family*> list{&pad, &resize, &gather, &tile, &slice, &transpose, &shallow, &deep};
-  return list;
+Families move_families() {
+  return families_of<MoveFamily>(kKinds);
 }
 
 }  // namespace octavo::cpu

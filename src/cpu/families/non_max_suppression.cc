@@ -4,19 +4,22 @@
 #include <bit>
 
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr int kCorners = 4, kRows = 5;  ///< of a box; with its area
+constexpr int kCorners = 4, kBoxRows = 5;  ///< of a box; with its area
 
 struct Setting {
+  std::vector<region::TensorRef> in = {}, stores = {};
+  Isa isa = Isa::portable;
   std::int64_t batches = 0, boxes = 0, classes = 0, most = 0, rows = 0;
   bool centre = false;
 };
 
-Result<Setting> setting_of(const Stage& s) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const auto& in = s.anchor.inputs;
   for (const region::TensorRef& r : in) {
     if (r.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(r.dtype), "f32");
@@ -28,7 +31,7 @@ Result<Setting> setting_of(const Stage& s) {
       ir::count(in[2].dims) != 1 || ir::count(in[3].dims) != 1 || count < 0)
     return fail(ErrorKind::bad_engine,
                 fmt::format("non_max_suppression of {} and {}", ir::to_string(boxes), ir::to_string(scores)));
-  Setting t{boxes[0], boxes[1], scores[1], 0, count, suppression.center_point_box};
+  Setting t{in, s.stores, isa, boxes[0], boxes[1], scores[1], 0, count, suppression.center_point_box};
   if (t.batches * t.classes > 0) t.most = count / (t.batches * t.classes);
   if (t.boxes >= std::int64_t{1} << 31) return refuse("boxes", t.boxes, "fewer than 2^31");
   for (const region::TensorRef& r : s.stores) {
@@ -41,14 +44,14 @@ Result<Setting> setting_of(const Stage& s) {
 
 class SuppressKernel final : public Kernel {
  public:
-  SuppressKernel(const RowKernels& rows, const Setting& setting, const Stage& s)
-      : k_(rows), t_(setting), in_(s.anchor.inputs), stores_(s.stores), score_step_(stride(in_[1], 2)) {
+  explicit SuppressKernel(Setting setting)
+      : k_(row_kernels(setting.isa)), t_(std::move(setting)), score_step_(stride(t_.in[1], 2)) {
     step_ = (std::min(t_.most, t_.boxes) + kBoxes - 1) / kBoxes * kBoxes;
   }
 
   std::size_t scratch_bytes() const override {
     const auto boxes = static_cast<std::size_t>(t_.boxes);
-    return line(boxes * 8) + line(boxes * 4) + line(static_cast<std::size_t>(kRows * step_) * 4);
+    return line(boxes * 8) + line(boxes * 4) + line(static_cast<std::size_t>(kBoxRows * step_) * 4);
   }
 
   void run(const Memory& memory, int, int, const Worker& worker) const override {
@@ -56,13 +59,14 @@ class SuppressKernel final : public Kernel {
     auto* const line_scores = reinterpret_cast<float*>(worker.scratch + line(static_cast<std::size_t>(t_.boxes) * 8));
     auto* const taken =
         reinterpret_cast<float*>(reinterpret_cast<std::byte*>(line_scores) + line(static_cast<std::size_t>(t_.boxes) * 4));
-    const float iou = *reinterpret_cast<const float*>(memory.at(in_[2])),
-                least = *reinterpret_cast<const float*>(memory.at(in_[3]));
+    const float iou = *reinterpret_cast<const float*>(memory.at(t_.in[2])),
+                least = *reinterpret_cast<const float*>(memory.at(t_.in[3]));
     std::int64_t rows = 0;
     for (std::int64_t n = 0; n < t_.batches; ++n) {
-      const auto* boxes = reinterpret_cast<const float*>(memory.at(in_[0])) + n * stride(in_[0], 0);
+      const auto* boxes = reinterpret_cast<const float*>(memory.at(t_.in[0])) + n * stride(t_.in[0], 0);
       for (std::int64_t c = 0; c < t_.classes; ++c) {
-        const auto* scores = reinterpret_cast<const float*>(memory.at(in_[1])) + n * stride(in_[1], 0) + c * stride(in_[1], 1);
+        const auto* scores =
+            reinterpret_cast<const float*>(memory.at(t_.in[1])) + n * stride(t_.in[1], 0) + c * stride(t_.in[1], 1);
         if (score_step_ != 1) {
           for (std::int64_t i = 0; i < t_.boxes; ++i) line_scores[i] = scores[i * score_step_];
           scores = line_scores;
@@ -71,12 +75,12 @@ class SuppressKernel final : public Kernel {
         for (std::int64_t i = 0; (i = k_.next_greater_float(scores, i, t_.boxes, least)) < t_.boxes; ++i)
           *end++ = packed(scores[i], i);
         std::make_heap(queue, end);
-        std::fill_n(taken, kRows * step_, 0.0F);
+        std::fill_n(taken, kBoxRows * step_, 0.0F);
         for (std::int64_t kept = 0; kept < t_.most && end != queue;) {
           std::pop_heap(queue, end);
           const std::int64_t i = 0xffffffffU - static_cast<std::uint32_t>(*--end);
           float box[kCorners];
-          corners(boxes + i * stride(in_[0], 1), box);
+          corners(boxes + i * stride(t_.in[0], 1), box);
           if (k_.overlaps({taken, step_}, kept, box, iou)) continue;
           for (int k = 0; k < kCorners; ++k) taken[k * step_ + kept] = box[k];
           taken[kCorners * step_ + kept] = (box[2] - box[0]) * (box[3] - box[1]);
@@ -99,7 +103,7 @@ class SuppressKernel final : public Kernel {
   }
 
   void corners(const float* at, float* box) const {
-    const std::int64_t step = stride(in_[0], 2);
+    const std::int64_t step = stride(t_.in[0], 2);
     const float c[kCorners] = {at[0], at[step], at[2 * step], at[3 * step]};
     if (t_.centre) {
       box[0] = c[1] - c[3] / 2, box[1] = c[0] - c[2] / 2, box[2] = c[1] + c[3] / 2, box[3] = c[0] + c[2] / 2;
@@ -109,7 +113,7 @@ class SuppressKernel final : public Kernel {
   }
 
   void store(const Memory& memory, std::int64_t row, std::int64_t n, std::int64_t c, std::int64_t i) const {
-    for (const region::TensorRef& r : stores_) {
+    for (const region::TensorRef& r : t_.stores) {
       auto* const to = reinterpret_cast<std::int64_t*>(memory.at(r)) + row * stride(r, 0);
       const std::int64_t step = stride(r, 1);
       to[0] = n, to[step] = c, to[2 * step] = i;
@@ -118,31 +122,21 @@ class SuppressKernel final : public Kernel {
 
   const RowKernels& k_;
   Setting t_;
-  std::vector<region::TensorRef> in_, stores_;
   std::int64_t score_step_ = 1, step_ = 0;
 };
 
-class SuppressFamily final : public Family {
+class SuppressFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "non_max_suppression.rows"; }
+  SuppressFamily() : FamilyOf({.name = "non_max_suppression.rows"}) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::non_max_suppression && only(r).anchor.inputs.size() == 4 &&
-           only(r).program.outputs.empty();
+    return is_one(r, ir::Op::non_max_suppression) && only(r).anchor.inputs.size() == 4 && only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(only(r));
-    return refusal_of(t);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto scores = static_cast<double>(ir::count(t.in[1].dims)), taken = static_cast<double>(t.rows);
+    return (scores * slowdown(isa) + taken * (50.0 + static_cast<double>(t.most) * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto t = setting_of(only(r));
-    if (!t) return 1;
-    const auto scores = static_cast<double>(ir::count(only(r).anchor.inputs[1].dims)), taken = static_cast<double>(t->rows);
-    return (scores * slowdown(isa) + taken * (50.0 + static_cast<double>(t->most) * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(const Setting t, setting_of(only(r)));
-    return std::make_unique<SuppressKernel>(row_kernels(isa), t, only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<SuppressKernel>(std::move(t)); }
 };
 
 }  // namespace

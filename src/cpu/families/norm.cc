@@ -5,22 +5,17 @@
 #include <cmath>
 
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
-
-Result<Epilogue> row_epilogue(const Stage& s, Isa isa, std::size_t row_dim, std::size_t col_dim) {
-  OCTAVO_TRY(Space space, Space::of(s));
-  while (space.dims.size() < 2) space.add_unit();
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-  return Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), static_cast<int>(row_dim),
-                        static_cast<int>(col_dim));
-}
 
 namespace {
 
 struct Setting {
+  std::vector<region::TensorRef> in = {};
+  BlockEpilogue epilogue = {};
+  Isa isa = Isa::portable;
+  int threads = 1;
   bool layer = false;
   std::size_t first = 2;             ///< dimensions from here on are reduced
   std::int64_t count = 1, step = 1;  ///< elements of one mean, and from one to the next in memory
@@ -28,7 +23,7 @@ struct Setting {
   std::size_t column = 0;            ///< the kept dimension that vectors run over, where step != 1
   std::int64_t columns = 1;          ///< its extent; 1 where step == 1
   float epsilon = 0;
-  std::vector<std::int64_t> scale, bias;  ///< offsets of the parameters, elements: a channel, or a reduced element
+  std::vector<std::int64_t> scale = {}, bias = {};  ///< offsets of the parameters, elements: a channel, or a reduced element
   bool has_bias = true;
 };
 
@@ -49,13 +44,13 @@ std::vector<std::int64_t> offsets_of(const region::TensorRef& t, const ir::Shape
   return out;
 }
 
-Result<Setting> setting_of(const Stage& s) {
+Result<Setting> setting_of(const Stage& s, Isa isa, int threads) {
   const region::Anchor& a = s.anchor;
   const region::TensorRef& x = a.inputs[0];
   for (const region::TensorRef& t : a.inputs) {
     if (t.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(t.dtype), "f32");
   }
-  Setting t;
+  Setting t{a.inputs, {}, isa, threads};
   t.layer = a.op == ir::Op::layer_norm;
   const auto rank = x.dims.size();
   if (t.layer) t.first = static_cast<std::size_t>(a.as<ir::LayerNorm>().axis);
@@ -92,19 +87,16 @@ Result<Setting> setting_of(const Stage& s) {
     t.scale = offsets_of(a.inputs[1], channels);
     t.bias = offsets_of(a.inputs[2], channels);
   }
-  return t;
-}
-
-Result<Epilogue> epilogue_of(const Stage& s, const Setting& t, Isa isa) {
   const std::size_t last = s.space.size() - 1;
-  if (t.columns > 1) return row_epilogue(s, isa, last, t.column);
-  return row_epilogue(s, isa, last == 0 ? 1 : last - 1, last);
+  const bool columns = t.columns > 1;
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, columns ? last : last == 0 ? 1 : last - 1, columns ? t.column : last));
+  return t;
 }
 
 class NormKernel final : public Kernel {
  public:
-  NormKernel(const RowKernels& rows, Setting setting, Epilogue epilogue, const Stage& s, int threads)
-      : k_(rows), t_(std::move(setting)), epilogue_(std::move(epilogue)), in_(s.anchor.inputs) {
+  explicit NormKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)), epilogue_(t_.epilogue), in_(t_.in) {
+    const int threads = t_.threads;
     const ir::Shape& dims = in_[0].dims;
     for (std::size_t d = 0; d < t_.first; ++d) {
       if (t_.columns == 1 || d != t_.column) groups_ *= dims[d];
@@ -208,7 +200,7 @@ class NormKernel final : public Kernel {
     const std::size_t row = t_.first - 1;
     const std::int64_t units = this->units(), chunks = (in.dims[row] + rows_ - 1) / rows_, step = in.strides[row];
     const std::int64_t together = std::max<std::int64_t>(epilogue_.code().block() / t_.count, 1);  // rows of a call of the epilogue
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     for (std::int64_t u = units * task_begin / tasks_; u < units * task_end / tasks_; ++u) {
       Index origin{};
       std::int64_t rest = u / chunks;
@@ -258,7 +250,7 @@ class NormKernel final : public Kernel {
   /// Reduced elements begin..end of a group: blocks of the epilogue.
   void apply(const Memory& memory, std::byte* scratch, const float* x, Index origin, std::int64_t cols, std::int64_t begin,
              std::int64_t end, const Scratch& w) const {
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     const std::size_t rank = in_[0].dims.size();
     const std::int64_t block = epilogue_.code().block();
     for (std::int64_t r = begin; r < end;) {
@@ -301,44 +293,32 @@ class NormKernel final : public Kernel {
 
   const RowKernels& k_;
   Setting t_;
-  Epilogue epilogue_;
-  std::vector<region::TensorRef> in_;
+  const BlockEpilogue& epilogue_;
+  const std::vector<region::TensorRef>& in_;
   std::int64_t groups_ = 1, width_ = 1, blocks_ = 1, pieces_ = 1, rows_ = 1;
   bool neighbours_ = false;  ///< the parameters, one a reduced element, are without gaps
   int tasks_ = 1;
 };
 
-class NormFamily final : public Family {
+class NormFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "norm.rows"; }
-  std::string name_for(const Region& r) const override {
-    return only(r).anchor.op == ir::Op::layer_norm ? "layer_norm.rows" : "instance_norm.rows";
+  explicit NormFamily(ir::Op op)
+      : FamilyOf({.name = op == ir::Op::layer_norm ? "layer_norm.rows" : "instance_norm.rows"}), op_(op) {}
+  bool about(const Region& r) const override { return is_one(r, op_) && !only(r).program.outputs.empty(); }
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa, q.plan.threads); }
+  double cost(const Setting& t, Isa isa) const override {
+    return static_cast<double>(ir::count(t.in[0].dims)) * 1.2 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  bool about(const Region& r) const override {
-    const ir::Op op = only(r).anchor.op;
-    return r.stages.size() == 1 && (op == ir::Op::instance_norm || op == ir::Op::layer_norm) && !only(r).program.outputs.empty();
-  }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(only(r));
-    if (!t) return refusal_of(t);
-    const auto e = epilogue_of(only(r), *t, Isa::portable);
-    return refusal_of(e);
-  }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    return static_cast<double>(ir::count(only(r).space)) * 1.2 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r)));
-    OCTAVO_TRY(Epilogue e, epilogue_of(only(r), t, isa));
-    return std::make_unique<NormKernel>(row_kernels(isa), std::move(t), std::move(e), only(r), plan.threads);
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<NormKernel>(std::move(t)); }
+
+ private:
+  ir::Op op_;
 };
 
 }  // namespace
 
-const Family& norm_family() {
-  static const NormFamily family;
-  return family;
+Families norm_families() {
+  return families_of<NormFamily>(std::array{ir::Op::instance_norm, ir::Op::layer_norm});
 }
 
 }  // namespace octavo::cpu

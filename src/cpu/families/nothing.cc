@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -12,16 +13,15 @@ class Nothing final : public Kernel {
   void run(const Memory&, int, int, const Worker&) const override {}
 };
 
-class NothingFamily final : public Family {
+struct Setting {};
+
+class NothingFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "nothing"; }
+  NothingFamily() : FamilyOf({.name = "nothing", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override { return stores_nothing(r); }
-  Reasons why_not(const Region&, const Plan&) const override { return {}; }
-  double cost(const Region&, const Plan&, Isa) const override { return 0; }
-  bool per_isa() const override { return false; }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region&, const Plan&, Isa, Packed) const override {
-    return std::make_unique<Nothing>();
-  }
+  Match<Setting> match(const Request&) const override { return Setting(); }
+  double cost(const Setting&, Isa) const override { return 0; }
+  Result<std::unique_ptr<Kernel>> load(Setting, Packed) const override { return std::make_unique<Nothing>(); }
 };
 
 }  // namespace

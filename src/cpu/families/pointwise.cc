@@ -5,18 +5,20 @@
 #include <limits>
 
 #include "cpu/family.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
 
-struct Shape2 {
+/// How blocks lie in the space.
+struct Blocks {
   int row_dim = 1, col_dim = 0;
   int rows = 1, cols = 1;                                   // of a block
   double cycles = std::numeric_limits<double>::infinity();  // for the whole space
 };
 
 // Rough cycles an element of one access in a block, on avx512; only ratios matter.
-double access_cycles(const Access& a, bool store, const Shape2& s) {
+double access_cycles(const StridedAccess& a, bool store, const Blocks& s) {
   const std::int64_t row = a.strides[static_cast<std::size_t>(s.row_dim)], col = a.strides[static_cast<std::size_t>(s.col_dim)];
   const std::int64_t size = bytes_of(a.elem);
   const double row_cost = 4.0 / s.cols;
@@ -33,7 +35,7 @@ bool is_image(const Space& space, const Code& code, int row, int col, bool vecto
   if (!vectors || !code.quantizes() || space.loads.size() != 1 || space.stores.size() != 1 || space.dims[r] < 2 ||
       space.dims[r] > 4)
     return false;
-  const Access &from = space.loads[0], &to = space.stores[0];
+  const StridedAccess &from = space.loads[0], &to = space.stores[0];
   return from.strides[c] == 4 && from.div[r] == 1 && from.div[c] == 1 && to.strides[r] == 1 && to.div[r] == 1 &&
          to.strides[c] == space.dims[r];
 }
@@ -43,16 +45,16 @@ std::int64_t image_pixels(std::int64_t all) {
   return std::min(all, std::clamp<std::int64_t>(all / 32 / 64 * 64, 320, 4096));
 }
 
-Shape2 choose_shape(const Space& space, const Code& code, bool vectors) {
+Blocks choose_blocks(const Space& space, const Code& code, bool vectors) {
   const std::size_t steps = code.step_count();
   const std::int64_t block = code.block();
-  Shape2 best;
+  Blocks best;
   double total = 1;
   for (const auto d : space.dims) total *= static_cast<double>(d);
   const int rank = static_cast<int>(space.dims.size());
   for (int col = 0; col < rank; ++col) {
     if (std::any_of(space.loads.begin(), space.loads.end(),
-                    [&](const Access& a) { return a.div[static_cast<std::size_t>(col)] != 1; }))
+                    [&](const StridedAccess& a) { return a.div[static_cast<std::size_t>(col)] != 1; }))
       continue;
     for (int row = 0; row < rank; ++row) {
       if (row == col) continue;
@@ -61,11 +63,11 @@ Shape2 choose_shape(const Space& space, const Code& code, bool vectors) {
         return {row, col, static_cast<int>(r), static_cast<int>(image_pixels(c)), 0.7 * total};
       }
       for (const std::int64_t limit : {block, block / 3 / 16 * 16, std::int64_t{64}, std::int64_t{16}}) {
-        Shape2 s{row, col, 1, static_cast<int>(std::min(c, limit))};
+        Blocks s{row, col, 1, static_cast<int>(std::min(c, limit))};
         s.rows = static_cast<int>(std::min<std::int64_t>(r, block / s.cols));
         double each = 0.12 * static_cast<double>(steps);
-        for (const Access& a : space.loads) each += access_cycles(a, false, s);
-        for (const Access& a : space.stores) each += access_cycles(a, true, s);
+        for (const StridedAccess& a : space.loads) each += access_cycles(a, false, s);
+        for (const StridedAccess& a : space.stores) each += access_cycles(a, true, s);
         const double blocks = total / (static_cast<double>(c) * static_cast<double>(r)) *
                               static_cast<double>((c + s.cols - 1) / s.cols) * static_cast<double>((r + s.rows - 1) / s.rows);
         s.cycles = each * total + blocks * (60.0 + 15.0 * static_cast<double>(space.loads.size() + space.stores.size()));
@@ -85,7 +87,7 @@ Result<Space> joined_space(const Stage& stage) {
   }
   // Should every dimension be divided by some operand, the columns are a dimension of one.
   const auto divided = [&](std::size_t k) {
-    return std::any_of(space.loads.begin(), space.loads.end(), [&](const Access& a) { return a.div[k] != 1; });
+    return std::any_of(space.loads.begin(), space.loads.end(), [&](const StridedAccess& a) { return a.div[k] != 1; });
   };
   bool free = false;
   for (std::size_t k = 0; k < space.dims.size(); ++k) free = free || !divided(k);
@@ -95,15 +97,9 @@ Result<Space> joined_space(const Stage& stage) {
   return space;
 }
 
-Result<Code> compiled(const Stage& s, const Space& space) {
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  return Code::compile(s.program, loads);
-}
-
 class PointwiseKernel final : public Kernel {
  public:
-  PointwiseKernel(Epilogue epilogue, const Shape2& shape) : epilogue_(std::move(epilogue)), shape_(shape) {
+  PointwiseKernel(BlockEpilogue epilogue, const Blocks& shape) : epilogue_(std::move(epilogue)), shape_(shape) {
     const auto& dims = epilogue_.space().dims;
     counts_.assign(dims.begin(), dims.end());
     steps_.assign(dims.size(), 1);
@@ -150,40 +146,39 @@ class PointwiseKernel final : public Kernel {
   }
 
  private:
-  Epilogue epilogue_;
-  Shape2 shape_;
+  BlockEpilogue epilogue_;
+  Blocks shape_;
   std::vector<std::int64_t> counts_, steps_;  // blocks along each dimension, and their extents
   std::int64_t blocks_ = 1;
   int tasks_ = 1;
 };
 
-class PointwiseFamily final : public Family {
+/// Blocks depend on whether there are vectors.
+struct Setting {
+  Space space = {};
+  Code code = {};
+  Isa isa = Isa::portable;
+  [[nodiscard]] Blocks blocks(Isa at) const { return choose_blocks(space, code, at != Isa::portable); }
+};
+
+class PointwiseFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "pointwise.block"; }
-  bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.none() && !only(r).program.outputs.empty();
+  PointwiseFamily() : FamilyOf({.name = "pointwise.block"}) {}
+  bool about(const Region& r) const override { return is_one(r, ir::Op::input) && !only(r).program.outputs.empty(); }
+  Match<Setting> match(const Request& q) const override {
+    Setting t{{}, {}, q.isa};
+    OCTAVO_TRY(t.space, joined_space(only(q.region)));
+    std::vector<Elem> loads;
+    for (const StridedAccess& a : t.space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(t.code, Code::compile(only(q.region).program, loads));
+    return t;
   }
-
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const Result<Space> space = joined_space(only(r));
-    if (!space) return refusal_of(space);
-    const Result<Code> code = compiled(only(r), *space);
-    return refusal_of(code);
-  }
-
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const Result<Space> space = joined_space(only(r));
-    const Result<Code> code = space ? compiled(only(r), *space) : Code();
-    return space && code ? choose_shape(*space, *code, isa != Isa::portable).cycles * slowdown(isa) * kSecondsPerCycle : 0;
-  }
-
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Space space, joined_space(only(r)));
-    OCTAVO_TRY(Code code, compiled(only(r), space));
-    const Shape2 shape = choose_shape(space, code, isa != Isa::portable);
-    OCTAVO_TRY(Epilogue epilogue,
-               Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), shape.row_dim, shape.col_dim));
-    return std::make_unique<PointwiseKernel>(std::move(epilogue), shape);
+  double cost(const Setting& t, Isa isa) const override { return t.blocks(isa).cycles * slowdown(isa) * kSecondsPerCycle; }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+    const Blocks blocks = t.blocks(t.isa);
+    OCTAVO_TRY(BlockEpilogue epilogue,
+               BlockEpilogue::make(*kernel_table(t.isa), std::move(t.code), std::move(t.space), blocks.row_dim, blocks.col_dim));
+    return std::make_unique<PointwiseKernel>(std::move(epilogue), blocks);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "cpu/families/row_families.h"
 #include "cpu/generated_epilogue.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -17,43 +18,46 @@ constexpr std::int64_t kAtOnce = 4096;  // elements of a call's rows, about
 constexpr std::int64_t kTaskBytes = 16384;
 
 /// The stage with three dimensions above the innermost one, in the order of its memory: [n, c, h, w], c contiguous.
-struct Rows {
-  Region region;
+struct Setting {
+  Stage stage = {};
+  Isa isa = Isa::portable;
+  double work = 0;       ///< clocks of the whole space, about
   std::int64_t cut = 0;  ///< elements of a single row that rows of kWidth hold; 0: it is not cut
   std::int64_t pixels = 1;
 };
 
-Result<Rows> rows_of(const Region& r) {
-  OCTAVO_TRY(Space space, Space::of(only(r)));
+Result<Setting> setting_of(const Stage& stage, Isa isa) {
+  OCTAVO_TRY(Space space, Space::of(stage));
   space.split_divisions();
   space.order_and_join();
-  std::vector<Access*> all;
-  for (Access& a : space.loads) all.push_back(&a);
-  for (Access& a : space.stores) all.push_back(&a);
-  for (const Access* a : all) {
+  std::vector<StridedAccess*> all;
+  for (StridedAccess& a : space.loads) all.push_back(&a);
+  for (StridedAccess& a : space.stores) all.push_back(&a);
+  for (const StridedAccess* a : all) {
     if (std::any_of(a->div.begin(), a->div.end(), [](std::int64_t d) { return d != 1; }))
       return refuse("repetition of an operand", "one", "none");
   }
   if (space.dims.empty() || space.dims.size() > 4) return refuse("dimensions, joined", space.dims.size(), "1 to 4");
   const std::size_t inner = space.dims.size() - 1;
   const std::int64_t row = space.dims[inner];
-  for (const Access* a : all) {
-    const bool store = std::any_of(space.stores.begin(), space.stores.end(), [&](const Access& s) { return &s == a; });
+  for (const StridedAccess* a : all) {
+    const bool store = std::any_of(space.stores.begin(), space.stores.end(), [&](const StridedAccess& s) { return &s == a; });
     if (a->strides[inner] != bytes_of(a->elem) && (store || a->strides[inner] != 0))
       return refuse("bytes between neighbours", a->strides[inner], fmt::format("{}", bytes_of(a->elem)));
   }
   if (row < kLeastRow) return refuse("elements of a row", row, fmt::format("at least {}", kLeastRow));
 
-  Rows out;
-  out.region = r;
-  Stage& s = out.region.stages[0];
+  Setting out{stage, isa};
+  Stage& s = out.stage;
+  out.work = static_cast<double>(ir::count(s.space)) *
+             (0.05 * static_cast<double>(s.program.code.size()) + 0.12 * static_cast<double>(s.operands.size() + s.stores.size()));
   const bool single = inner == 0;
   if (single && row >= 2 * kWidth) out.cut = row / kWidth * kWidth;
   std::array<std::int64_t, 3> above{1, 1, 1};
   for (std::size_t k = 0; k < inner; ++k) above[3 - inner + k] = space.dims[k];
   if (out.cut > 0) above[2] = out.cut / kWidth;
   s.space = {above[0], row, above[1], above[2]};
-  const auto place = [&](region::TensorRef& t, const Access& a) {
+  const auto place = [&](region::TensorRef& t, const StridedAccess& a) {
     const std::int64_t size = bytes_of(a.elem);
     std::array<std::int64_t, 3> strides{0, 0, 0};
     for (std::size_t k = 0; k < inner; ++k) strides[3 - inner + k] = a.strides[k] / size;
@@ -67,11 +71,12 @@ Result<Rows> rows_of(const Region& r) {
   }
   for (std::size_t k = 0; k < s.stores.size(); ++k) place(s.stores[k], space.stores[k]);
   out.pixels = std::clamp<std::int64_t>(kAtOnce / (out.cut > 0 ? kWidth : row), 1, above[2]);
+  if (Reasons why = why_not_generated(s, Isa::avx2); !why.empty()) return refuse(std::move(why));
   return out;
 }
 
-std::vector<std::int64_t> widths_of(const Rows& r) {
-  const std::int64_t row = only(r.region).space[1];
+std::vector<std::int64_t> widths_of(const Setting& r) {
+  const std::int64_t row = r.stage.space[1];
   std::vector<std::int64_t> out;
   for (const std::int64_t n : {std::min(kWidth, row), row % kWidth}) {
     if (n > 0 && (out.empty() || out.front() != n)) out.push_back(n);
@@ -81,8 +86,8 @@ std::vector<std::int64_t> widths_of(const Rows& r) {
 
 class GeneratedPointwise final : public Kernel {
  public:
-  GeneratedPointwise(Rows rows, std::unique_ptr<GeneratedEpilogue> code) : r_(std::move(rows)), code_(std::move(code)) {
-    const ir::Shape& space = only(r_.region).space;
+  GeneratedPointwise(Setting rows, std::unique_ptr<GeneratedEpilogue> code) : r_(std::move(rows)), code_(std::move(code)) {
+    const ir::Shape& space = r_.stage.space;
     n_ = space[0], row_ = space[1], h_ = space[2], w_ = space[3];
     pieces_ = (w_ + r_.pixels - 1) / r_.pixels;
     units_ = ir::count(space) == 0 ? 0 : n_ * h_ * pieces_;
@@ -105,35 +110,22 @@ class GeneratedPointwise final : public Kernel {
   }
 
  private:
-  Rows r_;
+  Setting r_;
   std::unique_ptr<GeneratedEpilogue> code_;
   std::int64_t n_ = 1, row_ = 1, h_ = 1, w_ = 1, pieces_ = 1, units_ = 1;
   int tasks_ = 1;
 };
 
-class GeneratedPointwiseFamily final : public Family {
+class GeneratedPointwiseFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "pointwise.generated"; }
-  std::span<const Isa> levels() const override { return kIsas; }
-  bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.none() && !only(r).program.outputs.empty();
-  }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto rows = rows_of(r);
-    return rows ? why_not_generated(only(rows->region), Isa::avx2) : refusal_of(rows);
-  }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const Stage& s = only(r);
-    const auto elements = static_cast<double>(ir::count(s.space));
-    const double each =
-        0.05 * static_cast<double>(s.program.code.size()) + 0.12 * static_cast<double>(s.operands.size() + s.stores.size());
-    return elements * each * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Rows rows, rows_of(r));
-    OCTAVO_TRY(auto code, generated_epilogue(rows.region, isa, widths_of(rows), rows.pixels));
-    if (code == nullptr) return fail(ErrorKind::internal, fmt::format("region \"{}\": no code for its program", r.name));
-    return std::make_unique<GeneratedPointwise>(std::move(rows), std::move(code));
+  GeneratedPointwiseFamily() : FamilyOf({.name = "pointwise.generated", .levels = kIsas}) {}
+  bool about(const Region& r) const override { return is_one(r, ir::Op::input) && !only(r).program.outputs.empty(); }
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override { return t.work * slowdown(isa) * kSecondsPerCycle + 0.5e-6; }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+    OCTAVO_TRY(auto code, generated_epilogue(t.stage, t.isa, widths_of(t), t.pixels));
+    if (code == nullptr) return fail(ErrorKind::internal, "no code for the program");
+    return std::make_unique<GeneratedPointwise>(std::move(t), std::move(code));
   }
 };
 

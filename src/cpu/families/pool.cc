@@ -5,45 +5,47 @@
 #include <limits>
 
 #include "cpu/family.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
 namespace {
 
-struct Parts {
-  Image image;
-  Epilogue epilogue;
+struct Setting {
+  Image image = {};
+  region::TensorRef x = {};
+  BlockEpilogue epilogue = {};
+  bool max = true, include_pad = false;
+  std::vector<std::int64_t> pads = {}, kernel = {};
+  std::int64_t channels = 1;
+  ir::Shape space = {};
+  Isa isa = Isa::portable;
 };
 
-Result<Parts> parts_of(const Stage& s, Isa isa) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
-  Parts out;
-  OCTAVO_TRY(out.image, Image::of(s, s.anchor.as<ir::Window>().kernel));
-  if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
-    return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
-  }
-  OCTAVO_TRY(Space space, Space::of(s));
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-  OCTAVO_TRY(out.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), out.image.w, out.image.c));
-  return out;
+  const auto& window = s.anchor.as<ir::Window>();
+  Setting t{{},         x,       {}, s.anchor.op == ir::Op::max_pool, window.count_include_pad, window.pads, window.kernel,
+            s.space[1], s.space, isa};
+  OCTAVO_TRY(t.image, Image::of(s, window.kernel));
+  if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, static_cast<std::size_t>(t.image.w), static_cast<std::size_t>(t.image.c)));
+  return t;
 }
 
 class PoolKernel final : public Kernel {
  public:
-  PoolKernel(const KernelTable& table, Parts s, const Stage& stage)
-      : table_(table), im_(s.image), epilogue_(std::move(s.epilogue)), x_(stage.anchor.inputs[0]) {
-    max_ = stage.anchor.op == ir::Op::max_pool;
-    include_pad_ = stage.anchor.as<ir::Window>().count_include_pad;
+  explicit PoolKernel(Setting t)
+      : table_(*kernel_table(t.isa)), im_(t.image), epilogue_(std::move(t.epilogue)), x_(std::move(t.x)) {
+    max_ = t.max;
+    include_pad_ = t.include_pad;
     codes_ = x_.dtype == ir::DType::u8;
     zero_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
-    const auto pads = stage.anchor.as<ir::Window>().pads;
-    const std::size_t spatial = pads.size() / 2;
+    const std::size_t spatial = t.pads.size() / 2;
     std::int64_t* const ends[] = {&end_pad_[0], &end_pad_[1], &end_pad_[2]};
-    for (std::size_t k = 0; k < spatial && k < 3; ++k) *ends[3 - spatial + k] = pads[spatial + k];
-    channels_ = stage.space[1];
-    const Access& store = epilogue_.space().stores[0];
+    for (std::size_t k = 0; k < spatial && k < 3; ++k) *ends[3 - spatial + k] = t.pads[spatial + k];
+    channels_ = t.channels;
+    const StridedAccess& store = epilogue_.space().stores[0];
     direct_ = codes_ && max_ && epilogue_.code().identity() && store.elem == Elem::u8 &&
               (store.strides[static_cast<std::size_t>(im_.c)] == 1 || channels_ == 1);
     columns_shared_ = direct_ && im_.xc == 1 && im_.width.stride % im_.width.dilation == 0 &&
@@ -121,7 +123,7 @@ class PoolKernel final : public Kernel {
     t.col = im_.xc;
     t.zero = zero_;
     t.bytes = direct_;
-    const Access& store = epilogue_.space().stores[0];
+    const StridedAccess& store = epilogue_.space().stores[0];
     std::byte* to = nullptr;
     if (direct_) {
       to = memory.base[static_cast<std::size_t>(store.buffer)] + store.offset;
@@ -142,7 +144,7 @@ class PoolKernel final : public Kernel {
         t.acc_step = direct_ ? store.strides[static_cast<std::size_t>(im_.w)] : t.cols * 4;
         const auto acc_at = [&](int p) {
           return direct_ ? static_cast<void*>(to + c + (w + p) * t.acc_step)
-                         : static_cast<void*>(Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols);
+                         : static_cast<void*>(BlockEpilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols);
         };
         for (int p = 0; p < count;) {
           const Range& k = columns_[static_cast<std::size_t>(w + p)];
@@ -187,7 +189,7 @@ class PoolKernel final : public Kernel {
 
   const KernelTable& table_;
   Image im_;
-  Epilogue epilogue_;
+  BlockEpilogue epilogue_;
   region::TensorRef x_;
   bool max_ = true, include_pad_ = false, codes_ = true, direct_ = false;
   bool columns_shared_ = false;  ///< whole windows go to the kernel as rows, not as taps
@@ -199,44 +201,29 @@ class PoolKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class PoolFamily final : public Family {
+class PoolFamily final : public FamilyOf<Setting> {
  public:
-  explicit PoolFamily(bool max) : max_(max) {}
-  std::string_view name() const override { return max_ ? "max_pool.block" : "avg_pool.block"; }
+  explicit PoolFamily(ir::Op op) : FamilyOf({.name = op == ir::Op::max_pool ? "max_pool.block" : "avg_pool.block"}), op_(op) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == (max_ ? ir::Op::max_pool : ir::Op::avg_pool) &&
-           only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();
+    return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto s = parts_of(only(r), Isa::portable);
-    return refusal_of(s);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto results = static_cast<double>(ir::count(t.space));
+    double reads = results;
+    for (const auto k : t.kernel) reads *= static_cast<double>(k);
+    return (reads * (t.x.strides[1] == 1 ? 0.08 : 2.0) + results * 0.5) * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const Stage& s = only(r);
-    double reads = static_cast<double>(ir::count(s.space));
-    for (const auto k : s.anchor.as<ir::Window>().kernel) reads *= static_cast<double>(k);
-    const bool channels = s.anchor.inputs[0].strides[1] == 1;
-    return (reads * (channels ? 0.08 : 2.0) + static_cast<double>(ir::count(s.space)) * 0.5) * slowdown(isa) * kSecondsPerCycle +
-           0.3e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Parts s, parts_of(only(r), isa));
-    return std::make_unique<PoolKernel>(*kernel_table(isa), std::move(s), only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<PoolKernel>(std::move(t)); }
 
  private:
-  bool max_;
+  ir::Op op_;
 };
 
 }  // namespace
 
-const Family& max_pool_family() {
-  static const PoolFamily family(true);
-  return family;
-}
-const Family& avg_pool_family() {
-  static const PoolFamily family(false);
-  return family;
+Families pool_families() {
+  return families_of<PoolFamily>(std::array{ir::Op::max_pool, ir::Op::avg_pool});
 }
 
 }  // namespace octavo::cpu

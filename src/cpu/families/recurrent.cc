@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/constant.h"
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "program/math.h"
 #include "region/store_results.h"
 
@@ -20,7 +22,19 @@ constexpr std::int64_t kMostSequences = 4;  // of a task, side by side
 constexpr std::int64_t kSteps = 8;          // whose products with W are taken together
 enum Input : std::size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 
+/// What a cell computes from the sums of its gates, for one direction. Operands and results as `run_step` gives them.
+struct Programs {
+  Code gates;  ///< lstm: sums i o f c, state c, P i o f -> c, h. gru: sums z r, of X and of R for h, state h -> h. rnn: sum -> h
+  Code reset;  ///< gru that resets before the product: sum r, state h -> r * h
+};
+
 struct Setting {
+  std::vector<region::TensorRef> in = {};
+  std::vector<std::pair<std::size_t, region::TensorRef>> stores = {};  ///< with the result that each takes
+  Constant w = {}, r = {};
+  std::vector<Programs> programs = {};  ///< by direction
+  Isa isa = Isa::portable;
+  int threads = 1;
   ir::CellKind cell = ir::CellKind::rnn;
   std::int64_t steps = 0, batch = 0, inputs = 0, hidden = 0, directions = 1, gates = 1;
   bool batch_first = false, reverse = false, before_reset = false;
@@ -44,12 +58,6 @@ int apply(Program& p, const ir::CellActivation& f, int x) {
   x = p.push(POp::mul, beta, x);  // scaled_tanh
   return p.push(POp::mul, alpha, program::unary(ops, ir::Op::tanh, {}, x));
 }
-
-/// What a cell computes from the sums of its gates, for one direction. Operands and results as `run_step` gives them.
-struct Programs {
-  Code gates;  ///< lstm: sums i o f c, state c, P i o f -> c, h. gru: sums z r, of X and of R for h, state h -> h. rnn: sum -> h
-  Code reset;  ///< gru that resets before the product: sum r, state h -> r * h
-};
 
 Result<Programs> programs_of(const Setting& t, const ir::Recurrent& facts, std::size_t direction) {
   const std::size_t functions = t.lstm() ? 3 : t.gru() ? 2 : 1;
@@ -108,7 +116,9 @@ Result<Programs> programs_of(const Setting& t, const ir::Recurrent& facts, std::
   return out;
 }
 
-Result<Setting> setting_of(const Stage& s, const Plan& plan) {
+Result<Setting> setting_of(const Request& q) {
+  const Stage& s = only(q.region);
+  const Plan& plan = q.plan;
   const region::Anchor& a = s.anchor;
   if (a.inputs.size() != 8) return refuse("operands", a.inputs.size(), "8");
   for (const std::size_t i : {kX, kW, kR, kB, kH0, kC0, kP}) {
@@ -120,7 +130,7 @@ Result<Setting> setting_of(const Stage& s, const Plan& plan) {
     if (b.kind != region::BufferKind::constant) return refuse("weights", "computed at run time", "constant");
     if (a.inputs[i].strides != ir::dense_strides(a.inputs[i].dims)) return refuse("weights", "strided", "dense");
   }
-  Setting t;
+  Setting t{a.inputs, {}, Constant(a.inputs[kW], plan), Constant(a.inputs[kR], plan), {}, q.isa, plan.threads};
   const auto& facts = a.as<ir::Recurrent>();
   t.cell = facts.cell;
   t.batch_first = facts.layout;
@@ -145,21 +155,24 @@ Result<Setting> setting_of(const Stage& s, const Plan& plan) {
       return refuse(fmt::format("result {}", k),
                     fmt::format("{}{}", ir::name_of(s.stores[i].dtype), ir::to_string(s.stores[i].dims)),
                     "f32 of the operator's shape");
+    t.stores.emplace_back(k, s.stores[i]);
+  }
+  t.programs.resize(static_cast<std::size_t>(t.directions));
+  for (std::size_t direction = 0; direction < t.programs.size(); ++direction) {
+    OCTAVO_TRY(t.programs[direction], programs_of(t, facts, direction));
   }
   return t;
 }
 
 class RecurrentKernel final : public Kernel {
  public:
-  RecurrentKernel(const KernelTable& table, const RowKernels& rows, Setting setting, std::vector<Programs> programs, const Stage& s,
-                  int threads, Packed packed)
-      : table_(table), k_(rows), t_(std::move(setting)), programs_(std::move(programs)), in_(s.anchor.inputs) {
-    for (std::size_t i = 0; i < s.stores.size(); ++i) stores_.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
-    w_ = reinterpret_cast<const float*>(packed[0]);
-    r_ = reinterpret_cast<const float*>(packed[1]);
-    together_ = std::clamp<std::int64_t>(t_.batch * t_.directions / std::max(threads, 1), 1, kMostSequences);
+  RecurrentKernel(Setting setting, Packed packed)
+      : table_(*kernel_table(setting.isa)), k_(row_kernels(setting.isa)), t_(std::move(setting)) {
+    w_ = reinterpret_cast<const float*>(packed[0].data());
+    r_ = reinterpret_cast<const float*>(packed[1].data());
+    together_ = std::clamp<std::int64_t>(t_.batch * t_.directions / std::max(t_.threads, 1), 1, kMostSequences);
     groups_ = (t_.batch + together_ - 1) / together_;
-    for (const Programs& p : programs_) slots_ = std::max({slots_, p.gates.slot_bytes(), p.reset.slot_bytes()});
+    for (const Programs& p : t_.programs) slots_ = std::max({slots_, p.gates.slot_bytes(), p.reset.slot_bytes()});
   }
 
   int tasks() const override { return static_cast<int>(std::max<std::int64_t>(1, groups_ * t_.directions)); }
@@ -198,7 +211,7 @@ class RecurrentKernel final : public Kernel {
   }
 
   [[nodiscard]] std::int64_t length_of(const Memory& memory, std::int64_t n) const {
-    return reinterpret_cast<const std::int64_t*>(memory.at(in_[kLengths]))[n * in_[kLengths].strides[0]];
+    return reinterpret_cast<const std::int64_t*>(memory.at(t_.in[kLengths]))[n * t_.in[kLengths].strides[0]];
   }
   /// Lengths are known only now; where one is impossible, every result is 0 (as regions of the reference evaluator leave it).
   [[nodiscard]] bool lengths_valid(const Memory& memory) const {
@@ -233,7 +246,7 @@ class RecurrentKernel final : public Kernel {
     std::fill(w.h, w.h + count * gate, 0.0F);
     std::fill(w.c, w.c + count * gate, 0.0F);
     parameters(memory, d, w);
-    const Programs& programs = programs_[static_cast<std::size_t>(d)];
+    const Programs& programs = t_.programs[static_cast<std::size_t>(d)];
     programs.gates.prepare(reinterpret_cast<std::int32_t*>(scratch));
     if (t_.gru() && !t_.before_reset) programs.reset.prepare(reinterpret_cast<std::int32_t*>(scratch + line(slots_)));
     std::int64_t lengths[kMostSequences] = {}, longest = 0;
@@ -241,8 +254,8 @@ class RecurrentKernel final : public Kernel {
       lengths[s] = length_of(memory, first + s);
       longest = std::max(longest, lengths[s]);
       const auto take = [&](Input i, float* to) {
-        const float* from = floats(memory, in_[i]) + state_at(in_[i], d, first + s);
-        for (std::int64_t j = 0; j < t_.hidden; ++j) to[j] = from[j * in_[i].strides[2]];
+        const float* from = floats(memory, t_.in[i]) + state_at(t_.in[i], d, first + s);
+        for (std::int64_t j = 0; j < t_.hidden; ++j) to[j] = from[j * t_.in[i].strides[2]];
       };
       take(kH0, w.h + s * gate);
       if (t_.lstm()) take(kC0, w.c + s * gate);
@@ -260,13 +273,13 @@ class RecurrentKernel final : public Kernel {
       for (std::int64_t s = 0; s < count; ++s) {
         if (k >= lengths[s]) continue;
         const std::int64_t step = back ? lengths[s] - 1 - k : k;
-        for (const auto& [result, ref] : stores_) {
+        for (const auto& [result, ref] : t_.stores) {
           if (result == 0) store(memory, ref, result_at(ref, d, first + s, step), w.h + s * gate);
         }
       }
     }
     for (std::int64_t s = 0; s < count; ++s) {
-      for (const auto& [result, ref] : stores_) {
+      for (const auto& [result, ref] : t_.stores) {
         for (std::int64_t k = lengths[s]; result == 0 && k < t_.steps; ++k)
           store(memory, ref, result_at(ref, d, first + s, k), nullptr);
         if (result == 1) store(memory, ref, state_at(ref, d, first + s), valid ? w.h + s * gate : nullptr);
@@ -278,7 +291,7 @@ class RecurrentKernel final : public Kernel {
   /// Biases by packed column: those that sums begin with; where a GRU resets behind the product, those of R for the candidate lie
   /// behind them. And the weights of the state in the gates.
   void parameters(const Memory& memory, std::int64_t d, const Scratch& w) const {
-    const region::TensorRef &b = in_[kB], &p = in_[kP];
+    const region::TensorRef &b = t_.in[kB], &p = t_.in[kP];
     const float* from = floats(memory, b) + d * b.strides[0];
     const float* peephole = floats(memory, p) + d * p.strides[0];
     std::fill(w.bias, w.bias + 2 * t_.columns(), 0.0F);
@@ -298,7 +311,7 @@ class RecurrentKernel final : public Kernel {
   void products_with_w(const Memory& memory, const Scratch& w, std::int64_t d, std::int64_t n, std::int64_t s, std::int64_t k,
                        std::int64_t length, bool back) const {
     const std::int64_t count = std::min(kSteps, length - k), columns = t_.columns();
-    const region::TensorRef& x = in_[kX];
+    const region::TensorRef& x = t_.in[kX];
     const std::int64_t step = x.strides[t_.batch_first ? 1 : 0], of = x.strides[t_.batch_first ? 0 : 1];
     float* to = w.xw + s * kSteps * columns;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -312,7 +325,7 @@ class RecurrentKernel final : public Kernel {
   void run_step(std::byte* scratch, const Scratch& w, std::int64_t d, std::int64_t count, std::int64_t k,
                 const std::int64_t* lengths) const {
     const std::int64_t gate = t_.gate(), columns = t_.columns();
-    const Programs& programs = programs_[static_cast<std::size_t>(d)];
+    const Programs& programs = t_.programs[static_cast<std::size_t>(d)];
     const float* r = r_ + d * t_.r_floats();
     if (t_.gru() && t_.before_reset) {  // the candidate's product with R stays apart
       k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, 2 * gate);
@@ -366,76 +379,51 @@ class RecurrentKernel final : public Kernel {
   const KernelTable& table_;
   const RowKernels& k_;
   Setting t_;
-  std::vector<Programs> programs_;  ///< by direction
-  std::vector<region::TensorRef> in_;
-  std::vector<std::pair<std::size_t, region::TensorRef>> stores_;  ///< with the result that each takes
   const float *w_ = nullptr, *r_ = nullptr;
   std::int64_t together_ = 1, groups_ = 1;
   std::size_t slots_ = 0;
 };
 
-class RecurrentFamily final : public Family {
- public:
-  std::string_view name() const override { return "recurrent.rows"; }
-  std::string name_for(const Region& r) const override {
-    return std::string(ir::spelled(only(r).anchor.as<ir::Recurrent>().cell)) + ".rows";
-  }
-  bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::recurrent && only(r).program.outputs.empty();
-  }
-  Reasons why_not(const Region& r, const Plan& plan) const override {
-    const auto t = setting_of(only(r), plan);
-    if (!t) return refusal_of(t);
-    const auto p = all_programs(*t, only(r));
-    return refusal_of(p);
-  }
-  double cost(const Region& r, const Plan& plan, Isa isa) const override {
-    const auto t = setting_of(only(r), plan);
-    if (!t) return 0;
-    const auto runs = static_cast<double>(t->steps * t->batch * t->directions);
-    const double products = static_cast<double>(t->columns()) * static_cast<double>(t->inputs + 2 * t->hidden);
-    return runs * (products / 16 + static_cast<double>(t->columns()) * 10) * slowdown(isa) * kSecondsPerCycle + 1e-6;
-  }
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    OCTAVO_TRY(const Setting t, setting_of(only(r), plan));
-    return std::vector<ir::Tensor>{transposed(only(r).anchor.inputs[kW], plan, t, t.inputs),
-                                   transposed(only(r).anchor.inputs[kR], plan, t, t.hidden)};
-  }
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan& plan, Isa) const override {
-    OCTAVO_TRY(const Setting t, setting_of(only(r), plan));
-    return std::vector<std::int64_t>{t.directions * t.w_floats() * 4, t.directions * t.r_floats() * 4};
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r), plan));
-    OCTAVO_TRY(std::vector<Programs> programs, all_programs(t, only(r)));
-    return std::make_unique<RecurrentKernel>(*kernel_table(isa), row_kernels(isa), std::move(t), std::move(programs), only(r),
-                                             plan.threads, packed);
-  }
-
- private:
-  static Result<std::vector<Programs>> all_programs(const Setting& t, const Stage& s) {
-    std::vector<Programs> out(static_cast<std::size_t>(t.directions));
-    for (std::size_t d = 0; d < out.size(); ++d) {
-      OCTAVO_TRY(out[d], programs_of(t, s.anchor.as<ir::Recurrent>(), d));
-    }
-    return out;
-  }
-  /// [direction][gate * hidden][k] -> [direction][k][columns], unused columns 0.
-  static ir::Tensor transposed(const region::TensorRef& t, const Plan& plan, const Setting& s, std::int64_t k) {
-    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(t.buffer)];
-    ir::Tensor out(ir::DType::f32, {s.directions, k, s.columns()});
-    const auto* from = reinterpret_cast<const float*>(b.data.bytes().data() + t.offset);
-    float* to = out.mutable_data<float>().data();
-    for (std::int64_t d = 0; d < s.directions; ++d) {
-      for (std::int64_t g = 0; g < s.gates; ++g) {
-        for (std::int64_t j = 0; j < s.hidden; ++j) {
-          for (std::int64_t i = 0; i < k; ++i) {
-            to[(d * k + i) * s.columns() + g * s.gate() + j] = from[((d * s.gates + g) * s.hidden + j) * k + i];
-          }
+/// [direction][gate * hidden][k] -> [direction][k][columns], unused columns 0.
+Result<ir::Tensor> transposed(const Constant& weights, const Setting& s, std::int64_t k) {
+  OCTAVO_TRY(const float* from, weights.data<float>("weights"));
+  ir::Tensor out(ir::DType::f32, {s.directions, k, s.columns()});
+  float* to = out.mutable_data<float>().data();
+  for (std::int64_t d = 0; d < s.directions; ++d) {
+    for (std::int64_t g = 0; g < s.gates; ++g) {
+      for (std::int64_t j = 0; j < s.hidden; ++j) {
+        for (std::int64_t i = 0; i < k; ++i) {
+          to[(d * k + i) * s.columns() + g * s.gate() + j] = from[((d * s.gates + g) * s.hidden + j) * k + i];
         }
       }
     }
-    return out;
+  }
+  return out;
+}
+
+class RecurrentFamily final : public FamilyOf<Setting> {
+ public:
+  RecurrentFamily() : FamilyOf({.name = "recurrent.rows"}) {}
+  std::string name_for(const Region& r) const override {
+    return std::string(ir::spelled(only(r).anchor.as<ir::Recurrent>().cell)) + ".rows";
+  }
+  bool about(const Region& r) const override { return is_one(r, ir::Op::recurrent) && only(r).program.outputs.empty(); }
+  Match<Setting> match(const Request& q) const override { return setting_of(q); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto runs = static_cast<double>(t.steps * t.batch * t.directions);
+    const double products = static_cast<double>(t.columns()) * static_cast<double>(t.inputs + 2 * t.hidden);
+    return runs * (products / 16 + static_cast<double>(t.columns()) * 10) * slowdown(isa) * kSecondsPerCycle + 1e-6;
+  }
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+    return {t.directions * t.w_floats() * 4, t.directions * t.r_floats() * 4};
+  }
+  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
+    OCTAVO_TRY(ir::Tensor w, transposed(t.w, t, t.inputs));
+    OCTAVO_TRY(ir::Tensor r, transposed(t.r, t, t.hidden));
+    return std::vector<ir::Tensor>{std::move(w), std::move(r)};
+  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+    return std::make_unique<RecurrentKernel>(std::move(t), packed);
   }
 };
 

@@ -3,20 +3,24 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
 
 struct Setting {
-  Epilogue epilogue;
-  std::vector<std::int64_t> x_strides;  // bytes, for each dimension of the epilogue's space; 0 for dimensions of one
-  std::vector<std::int64_t> outer;      // byte offsets of all reduced positions but the innermost dimension's
+  region::TensorRef x = {};
+  ir::Op op = ir::Op::reduce_max;
+  Isa isa = Isa::portable;
+  BlockEpilogue epilogue = {};
+  std::vector<std::int64_t> x_strides = {};  // bytes, for each dimension of the epilogue's space; 0 for dimensions of one
+  std::vector<std::int64_t> outer = {};      // byte offsets of all reduced positions but the innermost dimension's
   std::int64_t inner_count = 1, inner_step = 0, count = 1;
   int row_dim = 0, col_dim = 1;
 };
 
-Result<Setting> plan_of(const Stage& s, Isa isa) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
     return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
@@ -27,7 +31,7 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
   for (const std::int64_t a : axes) reduced[static_cast<std::size_t>(a)] = 1;
   if (axes.empty()) std::fill(reduced.begin(), reduced.end(), 1);
   OCTAVO_TRY(Space space, Space::of(s));
-  Setting p;
+  Setting p{x, s.anchor.op, isa};
   p.x_strides.assign(space.dims.size(), 0);
   const bool keep = s.space.size() == x.dims.size();
   std::size_t next = 0;
@@ -75,7 +79,7 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
     p.x_strides.push_back(0);
   }
   const auto usable = [&](std::size_t k) {
-    return std::all_of(space.loads.begin(), space.loads.end(), [&](const Access& a) { return a.div[k] == 1; });
+    return std::all_of(space.loads.begin(), space.loads.end(), [&](const StridedAccess& a) { return a.div[k] == 1; });
   };
   int col = -1;
   for (std::size_t k = 0; k < space.dims.size(); ++k) {
@@ -91,18 +95,15 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
   }
   p.row_dim = row;
   p.col_dim = col;
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-  OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), row, col));
+  OCTAVO_TRY(p.epilogue,
+             block_epilogue(s.program, std::move(space), isa, static_cast<std::size_t>(row), static_cast<std::size_t>(col)));
   return p;
 }
 
 class ReduceKernel final : public Kernel {
  public:
-  ReduceKernel(const KernelTable& table, Setting plan, const Stage& s)
-      : table_(table), p_(std::move(plan)), x_(s.anchor.inputs[0]) {
-    const ir::Op op = s.anchor.op;
+  explicit ReduceKernel(Setting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x) {
+    const ir::Op op = p_.op;
     kind_ = op == ir::Op::reduce_max ? Reduce::max : op == ir::Op::reduce_min ? Reduce::min : Reduce::sum;
     mean_ = op == ir::Op::reduce_mean && x_.dtype == ir::DType::f32;
     zero_ = x_.dtype == ir::DType::u8 && x_.quantizer ? x_.quantizer->zero_point[0] : 0;
@@ -147,7 +148,7 @@ class ReduceKernel final : public Kernel {
       for (std::size_t k = 0; k < dims.size(); ++k) x += origin[k] * p_.x_strides[k];
       for (int r = 0; r < rows; ++r) {
         t.base = x + r * p_.x_strides[row];
-        t.acc = Epilogue::acc(worker.scratch) + static_cast<std::ptrdiff_t>(r) * t.cols;
+        t.acc = BlockEpilogue::acc(worker.scratch) + static_cast<std::ptrdiff_t>(r) * t.cols;
         table_.reduce(t);
         for (int c = 0; mean_ && c < t.cols; ++c) static_cast<float*>(t.acc)[c] /= static_cast<float>(p_.count);
       }
@@ -158,7 +159,7 @@ class ReduceKernel final : public Kernel {
  private:
   const KernelTable& table_;
   Setting p_;
-  region::TensorRef x_;
+  const region::TensorRef& x_;
   Reduce kind_ = Reduce::max;
   bool mean_ = false;
   std::int32_t zero_ = 0;
@@ -167,31 +168,22 @@ class ReduceKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class ReduceFamily final : public Family {
+class ReduceFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "reduce.block"; }
+  ReduceFamily() : FamilyOf({.name = "reduce.block"}) {}
   bool about(const Region& r) const override {
     const ir::Op op = only(r).anchor.op;
     return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&
            (op == ir::Op::reduce_max || op == ir::Op::reduce_min || op == ir::Op::reduce_mean || op == ir::Op::reduce_sum);
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto p = plan_of(only(r), Isa::portable);
-    return refusal_of(p);
-  }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto p = plan_of(only(r), Isa::portable);
-    const auto reads = static_cast<double>(ir::count(only(r).anchor.inputs[0].dims));
-    const auto size = element_bytes(only(r).anchor.inputs[0]);
-    const bool vectors = p && p->x_strides[static_cast<std::size_t>(p->col_dim)] == size;
-    return (reads * (vectors ? 0.1 : 2.0) + static_cast<double>(ir::count(only(r).space)) * 0.5) * slowdown(isa) *
-               kSecondsPerCycle +
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const bool vectors = t.x_strides[static_cast<std::size_t>(t.col_dim)] == element_bytes(t.x);
+    const auto results = static_cast<double>(ir::count(t.epilogue.space().dims));
+    return (static_cast<double>(ir::count(t.x.dims)) * (vectors ? 0.1 : 2.0) + results * 0.5) * slowdown(isa) * kSecondsPerCycle +
            0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Setting p, plan_of(only(r), isa));
-    return std::make_unique<ReduceKernel>(*kernel_table(isa), std::move(p), only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ReduceKernel>(std::move(t)); }
 };
 
 }  // namespace

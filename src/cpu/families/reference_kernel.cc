@@ -5,7 +5,9 @@
 #include <cstring>
 #include <optional>
 
+#include "cpu/constant.h"
 #include "cpu/family.h"
+#include "cpu/table.h"
 #include "reference/evaluate.h"
 #include "region/store_results.h"
 #include "region/tensor_ref.h"
@@ -112,10 +114,18 @@ std::vector<ir::TensorType> input_types(const Stage& s) {
   return types;
 }
 
+/// The evaluator takes nodes of graphs, made of stages: the stage is kept.
+struct Setting {
+  Stage stage = {};
+  Node node = {};
+  Constant weights = {};
+  std::optional<BlockEpilogue> epilogue = {};
+};
+
 class ReferenceKernel final : public Kernel {
  public:
-  ReferenceKernel(const Stage& s, Node node, std::optional<Epilogue> epilogue, Tensor weights)
-      : stage_(s), node_(std::move(node)), epilogue_(std::move(epilogue)), weights_(std::move(weights)) {}
+  ReferenceKernel(Setting t, Tensor weights)
+      : stage_(std::move(t.stage)), node_(std::move(t.node)), epilogue_(std::move(t.epilogue)), weights_(std::move(weights)) {}
 
   std::size_t scratch_bytes() const override { return epilogue_ ? epilogue_->scratch_bytes() : 0; }
 
@@ -150,7 +160,7 @@ class ReferenceKernel final : public Kernel {
     const std::int64_t cols = stage_.space.empty() ? 1 : stage_.space.back();
     const std::int64_t rows = cols == 0 ? 0 : ir::count(stage_.space) / cols;
     epilogue_->prepare(scratch);
-    std::int32_t* acc = Epilogue::acc(scratch);
+    std::int32_t* acc = BlockEpilogue::acc(scratch);
     for (std::int64_t r = 0; r < rows; ++r) {
       Index origin{};
       std::int64_t rest = r;
@@ -180,17 +190,31 @@ class ReferenceKernel final : public Kernel {
 
   Stage stage_;
   Node node_;
-  std::optional<Epilogue> epilogue_;
+  std::optional<BlockEpilogue> epilogue_;
   Tensor weights_;
 };
 
-class ReferenceFamily final : public Family {
+Result<Setting> setting_of(const Request& q) {
+  const Stage& s = only(q.region);
+  const region::Anchor& a = s.anchor;
+  // Asked for because it is fast: not computed one product at a time for it.
+  if (a.op == Op::matmul &&
+      std::any_of(a.inputs.begin(), a.inputs.end(), [](const TensorRef& t) { return t.dtype == ir::DType::bf16; }))
+    return refuse("type of a matrix", "bf16", "another: products of bf16 are for processors that have instructions for them");
+  if (a.weights && a.weights->dtype == ir::DType::bf16)
+    return refuse("type of the weights", "bf16", "another: products of bf16 are for processors that have instructions for them");
+  Setting t{s, {}, a.weights ? Constant(*a.weights, q.plan) : Constant(), {}};
+  OCTAVO_TRY(t.node, node_of(s, input_types(s)));
+  if (s.program.outputs.empty()) return t;
+  const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), col == 0 ? 1 : 0, col));
+  return t;
+}
+
+class ReferenceFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "reference"; }
+  ReferenceFamily() : FamilyOf({.name = "reference", .levels = kAnyIsa, .vector = false, .reference = true}) {}
   std::string name_for(const Region& r) const override { return "reference." + std::string(ir::name_of(only(r).anchor.op)); }
-  bool per_isa() const override { return false; }
-  bool vector(Isa) const override { return false; }
-  bool reference() const override { return true; }
   bool about(const Region& r) const override {
     const Stage& s = only(r);
     // Integer sums (conv, pooling, reductions) are defined by the contract, not by a float operator: they have kernels of their
@@ -200,64 +224,29 @@ class ReferenceFamily final : public Family {
                       (s.anchor.weights || op == Op::matmul || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum);
     return r.stages.size() == 1 && !s.anchor.none() && op != Op::reshape && !sums && !s.anchor.inputs.empty() && !s.stores.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    // Asked for because it is fast: not computed one product at a time for it.
-    const region::Anchor& a = only(r).anchor;
-    if (a.op == Op::matmul &&
-        std::any_of(a.inputs.begin(), a.inputs.end(), [](const TensorRef& t) { return t.dtype == ir::DType::bf16; }))
-      return unmet("type of a matrix", "bf16", "another: products of bf16 are for processors that have instructions for them");
-    if (a.weights && a.weights->dtype == ir::DType::bf16)
-      return unmet("type of the weights", "bf16", "another: products of bf16 are for processors that have instructions for them");
-    const auto n = node_of(only(r), input_types(only(r)));
-    if (!n) return refusal_of(n);
-    if (only(r).program.outputs.empty()) return {};
-    const auto e = epilogue(only(r));
-    return refusal_of(e);
-  }
-  double cost(const Region& r, const Plan&, Isa) const override {
-    double work = static_cast<double>(ir::count(only(r).space));
-    for (const TensorRef& x : only(r).anchor.inputs) work += static_cast<double>(ir::count(x.dims));
-    if (only(r).anchor.weights) work *= static_cast<double>(ir::count(only(r).anchor.weights->dims));
+  Match<Setting> match(const Request& q) const override { return setting_of(q); }
+  double cost(const Setting& t, Isa) const override {
+    const region::Anchor& a = t.stage.anchor;
+    double work = static_cast<double>(ir::count(t.stage.space));
+    for (const TensorRef& x : a.inputs) work += static_cast<double>(ir::count(x.dims));
+    if (a.weights) work *= static_cast<double>(ir::count(a.weights->dims));
     return 20e-9 * work + 20e-6;
   }
-  Result<std::vector<Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    if (!only(r).anchor.weights) return std::vector<Tensor>{};
-    const TensorRef& w = *only(r).anchor.weights;
-    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(w.buffer)];
-    Tensor t(w.dtype, w.dims);
-    std::memcpy(t.mutable_bytes().data(), b.data.bytes().data() + w.offset, t.bytes().size());
-    return std::vector<Tensor>{t};
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+    const auto& w = t.stage.anchor.weights;
+    return w ? std::vector<std::int64_t>{tensor_bytes(*w)} : std::vector<std::int64_t>{};
   }
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
-    if (!only(r).anchor.weights) return std::vector<std::int64_t>{};
-    const TensorRef& w = *only(r).anchor.weights;
-    return std::vector<std::int64_t>{tensor_bytes(w)};
+  Result<std::vector<Tensor>> pack(const Setting& t) const override {
+    const auto& w = t.stage.anchor.weights;
+    return w ? t.weights.copied(*w) : std::vector<Tensor>{};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
-    const Stage& s = only(r);
-    OCTAVO_TRY(Node n, node_of(s, input_types(s)));
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     Tensor weights;
-    if (s.anchor.weights) {
-      weights = Tensor(s.anchor.weights->dtype, s.anchor.weights->dims);
-      std::memcpy(weights.mutable_bytes().data(), packed[0], weights.bytes().size());
+    if (const auto& w = t.stage.anchor.weights) {
+      weights = Tensor(w->dtype, w->dims);
+      std::memcpy(weights.mutable_bytes().data(), packed[0].data(), weights.bytes().size());
     }
-    std::optional<Epilogue> e;
-    if (!s.program.outputs.empty()) {
-      OCTAVO_TRY(e, epilogue(s));
-    }
-    return std::make_unique<ReferenceKernel>(s, std::move(n), std::move(e), std::move(weights));
-  }
-
- private:
-  static Result<Epilogue> epilogue(const Stage& s) {
-    OCTAVO_TRY(Space space, Space::of(s));
-    const int col = s.space.empty() ? 0 : static_cast<int>(s.space.size()) - 1;
-    while (space.dims.size() < 2) space.add_unit();
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-    const KernelTable* table = kernel_table(best_isa());
-    return Epilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space), col == 0 ? 1 : 0, col);
+    return std::make_unique<ReferenceKernel>(std::move(t), std::move(weights));
   }
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cpu/family.h"
+#include "cpu/table.h"
 #include "ir/resize_source.h"
 
 namespace octavo::cpu {
@@ -17,12 +18,15 @@ struct Tap {
   float w0 = 1, w1 = 0;
 };
 
-struct Parts {
-  Epilogue epilogue;
-  std::optional<std::vector<Tap>> height, width;  // absent: unchanged
+struct Setting {
+  region::TensorRef x = {};
+  ir::Shape dims = {};
+  Isa isa = Isa::portable;
+  BlockEpilogue epilogue = {};
+  std::optional<std::vector<Tap>> height = {}, width = {};  // absent: unchanged
 };
 
-Result<Parts> parts_of(const Stage& s, Isa isa) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32 || s.space.size() != 4 || x.dims.size() != 4) {
     return refuse("input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)), "f32 of rank 4");
@@ -33,7 +37,7 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
     return refuse("channel stride of the input", x.strides[1], "1");
   }
   const auto& resize = s.anchor.as<ir::Resize>();
-  Parts p;
+  Setting p{x, s.space, isa};
   for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
     const auto in = static_cast<double>(x.dims[d]), out = static_cast<double>(s.space[d]);
     const double scale = resize.scales.size() == 4 ? resize.scales[d] : out / in;
@@ -51,18 +55,13 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
     }
     (d == 2 ? p.height : p.width) = std::move(taps);
   }
-  OCTAVO_TRY(Space space, Space::of(s));
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-  OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), 3, 1));
+  OCTAVO_TRY(p.epilogue, block_epilogue(s, isa, 3, 1));
   return p;
 }
 
 class ResizeKernel final : public Kernel {
  public:
-  ResizeKernel(const KernelTable& table, Parts p, const Stage& s)
-      : table_(table), p_(std::move(p)), x_(s.anchor.inputs[0]), dims_(s.space) {
+  explicit ResizeKernel(Setting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x), dims_(p_.dims) {
     const std::int64_t rows = dims_[0] * dims_[2];
     tasks_ = even_tasks(ir::count(dims_), 16384, rows / 4, 64);
     empty_ = ir::count(dims_) == 0 || ir::count(x_.dims) == 0;
@@ -123,7 +122,7 @@ class ResizeKernel final : public Kernel {
     const float* low = widened(memory, rows, n, t.low);
     const float* high = t.high == t.low ? low : widened(memory, rows, n, t.high);
     const std::int64_t c = dims_[1], block = p_.epilogue.code().block(), cols = std::min(c, block), pixels = block / cols;
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     Index origin{};
     origin[0] = n;
     origin[2] = h;
@@ -144,33 +143,25 @@ class ResizeKernel final : public Kernel {
   }
 
   const KernelTable& table_;
-  Parts p_;
-  region::TensorRef x_;
-  ir::Shape dims_;
+  Setting p_;
+  const region::TensorRef& x_;
+  const ir::Shape& dims_;
   int tasks_ = 1;
   bool empty_ = false;
 };
 
-class ResizeFamily final : public Family {
+class ResizeFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "resize_linear.block"; }
+  ResizeFamily() : FamilyOf({.name = "resize_linear.block"}) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::resize_linear && only(r).anchor.inputs.size() == 1 &&
-           !only(r).program.outputs.empty();
+    return is_one(r, ir::Op::resize_linear) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto p = parts_of(only(r), Isa::portable);
-    return refusal_of(p);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto n = static_cast<double>(ir::count(t.dims));
+    return n * (0.6 + 15.0 / static_cast<double>(std::max<std::int64_t>(t.dims[1], 1))) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto n = static_cast<double>(ir::count(only(r).space));
-    return n * (0.6 + 15.0 / static_cast<double>(std::max<std::int64_t>(only(r).space[1], 1))) * slowdown(isa) * kSecondsPerCycle +
-           0.5e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Parts p, parts_of(only(r), isa));
-    return std::make_unique<ResizeKernel>(*kernel_table(isa), std::move(p), only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ResizeKernel>(std::move(t)); }
 };
 
 }  // namespace

@@ -16,9 +16,6 @@ namespace octavo::cpu {
   return portable_rows();
 }
 
-/// The stage's program over blocks of its space, with rows and columns along these dimensions of it (units are added up to two).
-[[nodiscard]] Result<Epilogue> row_epilogue(const Stage& s, Isa isa, std::size_t row_dim, std::size_t col_dim);
-
 /// to[i * to_step + j] = from[i * row + j * col]
 inline void gather_matrix(const RowKernels& k, float* to, std::int64_t to_step, const float* from, std::int64_t rows,
                           std::int64_t cols, std::int64_t row, std::int64_t col) {
@@ -33,10 +30,10 @@ inline void gather_matrix(const RowKernels& k, float* to, std::int64_t to_step, 
 }
 /// Where the row at `origin` lies in an epilogue's only store of elements of this type, side by side along `col`; null: there is none.
 template <class T>
-[[nodiscard]] T* row_of_store(const Epilogue& e, const Memory& memory, const Index& origin, std::size_t col, Elem type) {
+[[nodiscard]] T* row_of_store(const BlockEpilogue& e, const Memory& memory, const Index& origin, std::size_t col, Elem type) {
   const Space& space = e.space();
   if (!space.loads.empty() || space.stores.size() != 1) return nullptr;
-  const Access& to = space.stores.front();
+  const StridedAccess& to = space.stores.front();
   if (to.elem != type || (to.strides[col] != sizeof(T) && space.dims[col] != 1)) return nullptr;
   std::int64_t at = to.offset;
   for (std::size_t k = 0; k < space.dims.size(); ++k) {
@@ -46,7 +43,7 @@ template <class T>
   return reinterpret_cast<T*>(memory.base[static_cast<std::size_t>(to.buffer)] + at);
 }
 /// Where a row at `origin` belongs if its floats are stored as they are computed, neighbours along `col`; null: the epilogue has work to do.
-[[nodiscard]] inline float* stored_row(const Epilogue& e, const Memory& memory, const Index& origin, std::size_t col) {
+[[nodiscard]] inline float* stored_row(const BlockEpilogue& e, const Memory& memory, const Index& origin, std::size_t col) {
   return e.code().identity() ? row_of_store<float>(e, memory, origin, col, Elem::f32) : nullptr;
 }
 /// A matrix in panels of so many columns (a multiple of kColumns; the last one as wide as it has to be), each [row][column], zeros behind the
@@ -54,8 +51,8 @@ template <class T>
 void pack_panels(const RowKernels& k, float* to, std::int64_t panel, const float* from, std::int64_t rows, std::int64_t cols,
                  std::int64_t row, std::int64_t col);
 /// The epilogue over rows of sums, `step` floats apart: `rows` of them from `origin` on, along `row_dim`, each of `cols` along `col_dim`.
-void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Index origin, std::size_t row_dim, std::size_t col_dim,
-                const float* sums, std::int64_t step, std::int64_t rows, std::int64_t cols);
+void store_sums(const BlockEpilogue& e, const Memory& memory, std::byte* scratch, Index origin, std::size_t row_dim,
+                std::size_t col_dim, const float* sums, std::int64_t step, std::int64_t rows, std::int64_t cols);
 /// As many columns of a panel as products have accumulators for.
 [[nodiscard]] inline std::int64_t panel_columns(Isa isa) {
   return isa >= Isa::avx512 ? 4 * kColumns : kColumns;
@@ -63,22 +60,5 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
 [[nodiscard]] constexpr std::size_t line(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
-
-[[nodiscard]] const Family& generated_pointwise_family();
-[[nodiscard]] const Family& winograd_family();
-[[nodiscard]] const Family& norm_family();
-[[nodiscard]] const Family& matmul_family();
-[[nodiscard]] const Family& matmul_codes_family();
-[[nodiscard]] const Family& attention_family();
-[[nodiscard]] const Family& attention_codes_family();
-[[nodiscard]] const std::vector<const Family*>& matmul_bf16_families();  ///< on tiles, on registers
-[[nodiscard]] const std::vector<const Family*>& attention_bf16_families();
-[[nodiscard]] const Family& recurrent_family();
-[[nodiscard]] const Family& dynamic_quantize_family();
-[[nodiscard]] const Family& arg_max_family();
-[[nodiscard]] const Family& elements_family();
-[[nodiscard]] const std::vector<const Family*>& indexed_families();
-[[nodiscard]] const Family& top_k_family();
-[[nodiscard]] const Family& non_max_suppression_family();
 
 }  // namespace octavo::cpu

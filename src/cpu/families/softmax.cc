@@ -4,6 +4,7 @@
 
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
+#include "cpu/table.h"
 #include "program/math.h"
 
 namespace octavo::cpu {
@@ -14,12 +15,15 @@ constexpr std::int64_t kRowsTogether = 8, kLongRow = 1024;
 /// Rows of at most so many elements, as classes of pixels, become columns, a row in each lane: so many elements at a time.
 constexpr std::int64_t kShortRow = 16, kShortRows = 4096;
 
-struct Parts {
-  Epilogue epilogue;
+struct Setting {
+  region::TensorRef x = {};
+  BlockEpilogue epilogue = {};
   std::size_t axis = 0, row = 0;
+  bool log = false;
+  Isa isa = Isa::portable;
 };
 
-Result<Parts> parts_of(const Stage& s, Isa isa) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(s.space.size());
@@ -28,26 +32,19 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
     return fail(ErrorKind::bad_engine,
                 fmt::format("softmax over axis {} of {} into {}", axis, ir::to_string(x.dims), ir::to_string(s.space)));
   }
-  Parts p;
-  p.axis = static_cast<std::size_t>(axis);
+  Setting t{x, {}, static_cast<std::size_t>(axis), axis == 0 ? 1U : 0U, s.anchor.op == ir::Op::log_softmax, isa};
   OCTAVO_TRY(Space space, Space::of(s));
   if (space.dims.size() < 2) space.add_unit();
-  p.row = p.axis == 0 ? 1 : 0;
   for (std::size_t k = 0; k < space.dims.size(); ++k) {
-    if (k != p.axis && space.dims[k] >= space.dims[p.row]) p.row = k;
+    if (k != t.axis && space.dims[k] >= space.dims[t.row]) t.row = k;
   }
-  std::vector<Elem> loads;
-  for (const Access& a : space.loads) loads.push_back(a.elem);
-  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-  OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), static_cast<int>(p.row),
-                                        static_cast<int>(p.axis)));
-  return p;
+  OCTAVO_TRY(t.epilogue, block_epilogue(s.program, std::move(space), isa, t.row, t.axis));
+  return t;
 }
 
 class SoftmaxKernel final : public Kernel {
  public:
-  SoftmaxKernel(const RowKernels& rows, Parts p, const Stage& s)
-      : kernels_(rows), p_(std::move(p)), x_(s.anchor.inputs[0]), log_(s.anchor.op == ir::Op::log_softmax) {
+  explicit SoftmaxKernel(Setting setting) : kernels_(row_kernels(setting.isa)), p_(std::move(setting)), x_(p_.x), log_(p_.log) {
     const auto& dims = p_.epilogue.space().dims;
     extent_ = dims[p_.axis];
     rows_ = extent_ == 0 ? 1 : std::clamp<std::int64_t>(kBlock / extent_, extent_ <= kLongRow ? kRowsTogether : 1, kBlock);
@@ -113,7 +110,7 @@ class SoftmaxKernel final : public Kernel {
     if (stored && strides[p_.row] == extent_ * 4)
       return kernels_.transpose(stored_row(p_.epilogue, memory, origin, p_.axis), extent_, turned, columns_, extent_, rows);
     kernels_.transpose(e, extent_, turned, columns_, extent_, rows);
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     const std::int64_t each = kBlock / extent_;
     for (std::int64_t r = 0; r < rows; r += each) {
       const std::int64_t count = std::min(each, rows - r);
@@ -145,7 +142,7 @@ class SoftmaxKernel final : public Kernel {
     program::FloatOps m;
     kernels_.sums_in_order(sums, e, rows, extent_, extent_);
     for (std::int64_t r = 0; log_ && r < rows; ++r) sums[r] = program::log(m, sums[r]);
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     // The epilogue takes a block of elements: some rows, or a piece of one.
     const std::int64_t piece = std::min<std::int64_t>(extent_, kBlock), each = kBlock / piece, first_row = origin[p_.row];
     for (std::int64_t r = 0; !log_ && r < rows; ++r) {
@@ -173,42 +170,33 @@ class SoftmaxKernel final : public Kernel {
   }
 
   const RowKernels& kernels_;
-  Parts p_;
-  region::TensorRef x_;
+  Setting p_;
+  const region::TensorRef& x_;
   bool log_, short_ = false;
   std::int64_t extent_ = 1, rows_ = 1, columns_ = 1, groups_ = 1, blocks_ = 1;
   int tasks_ = 1;
 };
 
-class SoftmaxFamily final : public Family {
+class SoftmaxFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "softmax.block"; }
-  std::string name_for(const Region& r) const override {
-    return only(r).anchor.op == ir::Op::log_softmax ? "log_softmax.block" : std::string(name());
-  }
+  explicit SoftmaxFamily(ir::Op op) : FamilyOf({.name = op == ir::Op::softmax ? "softmax.block" : "log_softmax.block"}), op_(op) {}
   bool about(const Region& r) const override {
-    const ir::Op op = only(r).anchor.op;
-    return r.stages.size() == 1 && (op == ir::Op::softmax || op == ir::Op::log_softmax) && only(r).anchor.inputs.size() == 1 &&
-           !only(r).program.outputs.empty();
+    return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto p = parts_of(only(r), Isa::portable);
-    return refusal_of(p);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    return static_cast<double>(ir::count(t.x.dims)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    return static_cast<double>(ir::count(only(r).space)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(Parts p, parts_of(only(r), isa));
-    return std::make_unique<SoftmaxKernel>(row_kernels(isa), std::move(p), only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<SoftmaxKernel>(std::move(t)); }
+
+ private:
+  ir::Op op_;
 };
 
 }  // namespace
 
-const Family& softmax_family() {
-  static const SoftmaxFamily family;
-  return family;
+Families softmax_families() {
+  return families_of<SoftmaxFamily>(std::array{ir::Op::softmax, ir::Op::log_softmax});
 }
 
 }  // namespace octavo::cpu

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cpu/families/row_families.h"
+#include "cpu/table.h"
 #include "region/store_results.h"
 #include "region/tensor_ref.h"
 
@@ -14,12 +15,16 @@ constexpr std::int64_t kGrain = 1 << 13;           ///< elements of a task
 constexpr std::int64_t kMostElements = 1LL << 31;  ///< positions that a key has room for
 
 struct Setting {
+  region::TensorRef x = {};
+  std::vector<region::TensorRef> stores = {};
+  std::vector<std::size_t> results = {};  ///< by store: 0 values, 1 positions
+  Isa isa = Isa::portable;
   std::size_t axis = 0;
   std::int64_t extent = 1, k = 1, lines = 1;
   bool smallest = false;
 };
 
-Result<Setting> setting_of(const Stage& s) {
+Result<Setting> setting_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(x.dims.size());
@@ -27,7 +32,7 @@ Result<Setting> setting_of(const Stage& s) {
   const std::int64_t axis = top.axis, k = top.k;
   if (axis < 0 || axis >= rank || k < 0 || k > x.dims[static_cast<std::size_t>(axis)])
     return fail(ErrorKind::bad_engine, fmt::format("top_k of {} along axis {} of {}", k, axis, ir::to_string(x.dims)));
-  Setting t;
+  Setting t{x, s.stores, {}, isa};
   t.axis = static_cast<std::size_t>(axis);
   t.extent = x.dims[t.axis], t.k = k;
   t.smallest = !top.largest;
@@ -39,6 +44,7 @@ Result<Setting> setting_of(const Stage& s) {
     const std::size_t of = region::result_of_store(s.anchor, i);
     if (of > 1 || r.dims != result || r.dtype != (of == 0 ? ir::DType::f32 : ir::DType::s64) || r.quantizer)
       return fail(ErrorKind::bad_engine, fmt::format("top_k: result {} is {} {}", of, ir::name_of(r.dtype), ir::to_string(r.dims)));
+    t.results.push_back(of);
   }
   t.lines = t.extent == 0 ? 0 : ir::count(x.dims) / t.extent;
   return t;
@@ -46,10 +52,8 @@ Result<Setting> setting_of(const Stage& s) {
 
 class TopKKernel final : public Kernel {
  public:
-  TopKKernel(const RowKernels& rows, const Setting& setting, const Stage& s)
-      : k_(rows), t_(setting), x_(s.anchor.inputs[0]), stores_(s.stores) {
-    for (std::size_t i = 0; i < stores_.size(); ++i) results_.push_back(region::result_of_store(s.anchor, i));
-    step_ = t_.extent == 1 ? 1 : x_.strides[t_.axis];
+  explicit TopKKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
+    step_ = t_.extent == 1 ? 1 : t_.x.strides[t_.axis];
     tasks_ = even_tasks(t_.lines * t_.extent, kGrain, t_.lines);
   }
 
@@ -63,7 +67,7 @@ class TopKKernel final : public Kernel {
     auto* const keys = reinterpret_cast<std::int32_t*>(worker.scratch + line(static_cast<std::size_t>(t_.k) * 8));
     auto* const row = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(keys) + line(static_cast<std::size_t>(t_.extent) * 4));
     for (std::int64_t l = t_.lines * task_begin / tasks_; l < t_.lines * task_end / tasks_; ++l) {
-      const auto* x = reinterpret_cast<const float*>(memory.at(x_)) + offset(x_, l);
+      const auto* x = reinterpret_cast<const float*>(memory.at(t_.x)) + offset(t_.x, l);
       const float* elements = x;
       if (step_ != 1) {
         for (std::int64_t i = 0; i < t_.extent; ++i) row[i] = x[i * step_];
@@ -71,13 +75,13 @@ class TopKKernel final : public Kernel {
       }
       k_.order(keys, elements, t_.extent, t_.smallest);
       select(keys, best);
-      for (std::size_t i = 0; i < stores_.size(); ++i) {
-        const std::int64_t step = t_.k == 1 ? 1 : stores_[i].strides[t_.axis];
-        std::byte* const to = memory.at(stores_[i]) + offset(stores_[i], l) * element_bytes(stores_[i]);
+      for (std::size_t i = 0; i < t_.stores.size(); ++i) {
+        const std::int64_t step = t_.k == 1 ? 1 : t_.stores[i].strides[t_.axis];
+        std::byte* const to = memory.at(t_.stores[i]) + offset(t_.stores[i], l) * element_bytes(t_.stores[i]);
         for (std::int64_t j = 0; j < t_.k; ++j) {
           const std::int64_t at = position(best[j]);
-          if (results_[i] == 0) reinterpret_cast<float*>(to)[j * step] = elements[at];
-          if (results_[i] == 1) reinterpret_cast<std::int64_t*>(to)[j * step] = at;
+          if (t_.results[i] == 0) reinterpret_cast<float*>(to)[j * step] = elements[at];
+          if (t_.results[i] == 1) reinterpret_cast<std::int64_t*>(to)[j * step] = at;
         }
       }
     }
@@ -122,33 +126,22 @@ class TopKKernel final : public Kernel {
 
   const RowKernels& k_;
   Setting t_;
-  region::TensorRef x_;
-  std::vector<region::TensorRef> stores_;
-  std::vector<std::size_t> results_;  ///< by store: 0 values, 1 positions
   std::int64_t step_ = 1;
   int tasks_ = 1;
 };
 
-class TopKFamily final : public Family {
+class TopKFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "top_k.rows"; }
+  TopKFamily() : FamilyOf({.name = "top_k.rows"}) {}
   bool about(const Region& r) const override {
-    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::top_k && only(r).anchor.inputs.size() == 1 &&
-           only(r).program.outputs.empty();
+    return is_one(r, ir::Op::top_k) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(only(r));
-    return refusal_of(t);
+  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
+  double cost(const Setting& t, Isa isa) const override {
+    const double each = 20.0 * static_cast<double>(t.k * t.lines);
+    return (static_cast<double>(ir::count(t.x.dims)) * slowdown(isa) + each) * kSecondsPerCycle + 0.2e-6;
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto t = setting_of(only(r));
-    const double each = t ? 20.0 * static_cast<double>(t->k * t->lines) : 0;
-    return (static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * slowdown(isa) + each) * kSecondsPerCycle + 0.2e-6;
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
-    OCTAVO_TRY(const Setting t, setting_of(only(r)));
-    return std::make_unique<TopKKernel>(row_kernels(isa), t, only(r));
-  }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<TopKKernel>(std::move(t)); }
 };
 
 }  // namespace

@@ -16,10 +16,12 @@
 #include <cstring>
 #include <new>
 
+#include "cpu/constant.h"
 #include "cpu/families/row_families.h"
 #include "cpu/generated_epilogue.h"
 #include "cpu/parameters.h"
 #include "cpu/rows/winograd_rows.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 #include "region/tensor_ref.h"
 
@@ -50,7 +52,12 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
 }
 
 struct Setting {
-  Image image;
+  region::TensorRef x = {}, plain = {};  ///< plain: the weights as the model has them
+  Constant data = {};                    ///< of those
+  Stage stage = {};                      ///< for the generated epilogue
+  BlockEpilogue epilogue = {};
+  Isa isa = Isa::avx2;
+  Image image = {};
   std::int64_t channels = 1, outputs = 1;
   std::int64_t down = 1, across = 1;  ///< tiles of an image
   std::int64_t block = 1;             ///< tiles that are transformed together
@@ -73,9 +80,9 @@ struct Setting {
 };
 
 /// Blocks of one image and tasks that share a block, so that `threads` have the same to do.
-void divide(Setting& t, const Tactic& tactic, std::int64_t most, std::int64_t threads) {
+void divide(Setting& t, const Parameters& parameters, std::int64_t most, std::int64_t threads) {
   std::int64_t blocks = (t.tiles() + most - 1) / most;
-  const std::int64_t splits = number(tactic, kSplits, t.panels()), pieces = t.image.batch * blocks;
+  const std::int64_t splits = number(parameters, kSplits, t.panels()), pieces = t.image.batch * blocks;
   t.splits = splits > 0 ? splits : 1;
   const bool few = pieces < 8 * threads;
   if (splits == 0 && few && pieces % threads != 0) {
@@ -91,15 +98,16 @@ void divide(Setting& t, const Tactic& tactic, std::int64_t most, std::int64_t th
   if (!few) t.block = std::min(rounded_up(t.block, kTileRows), t.tiles());
 }
 
-Result<Setting> setting_of(const Region& r, const Plan& plan) {
-  const Stage& s = only(r);
+Result<Setting> setting_of(const Request& q) {
+  const Stage& s = only(q.region);
   const region::TensorRef& x = s.anchor.inputs[0];
   const ir::Shape& w = s.anchor.weights->dims;
   if (x.dtype != ir::DType::f32 || s.anchor.weights->dtype != ir::DType::f32)
     return refuse("types of input and weights",
                   fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(s.anchor.weights->dtype)), "f32 and f32");
   if (w.size() != 4 || w[2] != 3 || w[3] != 3) return refuse("shape of the weights", ir::to_string(w), "3 x 3 taps");
-  Setting t;
+  if (s.anchor.weights->strides != ir::dense_strides(w)) return refuse("weights", "strided", "dense");
+  Setting t{x, *s.anchor.weights, Constant(*s.anchor.weights, q.plan), s, {}, q.isa};
   OCTAVO_TRY(t.image, Image::of(s, {3, 3}));
   const Image& im = t.image;
   for (const Window* d : {&im.height, &im.width}) {
@@ -117,10 +125,11 @@ Result<Setting> setting_of(const Region& r, const Plan& plan) {
   if (im.h < 0 || im.w < 0 || ir::count(s.space) == 0 || ir::count(x.dims) == 0) return refuse("elements", 0, "an image of them");
   t.down = (im.height.out + 1) / 2, t.across = (im.width.out + 1) / 2;
 
-  const std::int64_t given = number(r.tactic, kRows, kMostTiles),
+  const std::int64_t given = number(q.parameters, kRows, kMostTiles),
                      fit = kBlockBytes / (kWinogradPlanes * 4 * (t.v_step() + std::min(kPanel, rounded_up(t.outputs, kColumns)))),
                      most = given > 0 ? given : std::clamp(fit, kLeastTiles, kMostTiles);
-  divide(t, r.tactic, most, region::threads_of(plan));
+  divide(t, q.parameters, most, region::threads_of(q.plan));
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, q.isa, static_cast<std::size_t>(im.w), static_cast<std::size_t>(im.c)));
   return t;
 }
 
@@ -157,12 +166,11 @@ AlignedFloats transformed(const Setting& t, const float* w) {
 
 class WinogradKernel final : public Kernel {
  public:
-  WinogradKernel(const WinogradRows& rows, Setting setting, Epilogue epilogue, std::unique_ptr<GeneratedEpilogue> generated,
-                 const Stage& s, const std::byte* weights)
-      : k_(rows),
+  WinogradKernel(Setting setting, std::unique_ptr<GeneratedEpilogue> generated, const std::byte* weights)
+      : k_(winograd_rows(setting.isa)),
         t_(std::move(setting)),
-        epilogue_(std::move(epilogue)),
-        x_(s.anchor.inputs[0]),
+        epilogue_(t_.epilogue),
+        x_(t_.x),
         plain_(reinterpret_cast<const float*>(weights)),
         u_(transformed(t_, plain_)),
         generated_(std::move(generated)) {
@@ -299,7 +307,7 @@ class WinogradKernel final : public Kernel {
     origin[static_cast<std::size_t>(im.c)] = at[1];
     origin[static_cast<std::size_t>(im.h)] = at[2];
     origin[static_cast<std::size_t>(im.w)] = at[3];
-    std::memcpy(Epilogue::acc(scratch), sums, static_cast<std::size_t>(pixels * cols) * sizeof(float));
+    std::memcpy(BlockEpilogue::acc(scratch), sums, static_cast<std::size_t>(pixels * cols) * sizeof(float));
     epilogue_.run(memory, scratch, origin, static_cast<int>(pixels), static_cast<int>(cols));
   }
 
@@ -330,8 +338,8 @@ class WinogradKernel final : public Kernel {
 
   const WinogradRows& k_;
   Setting t_;
-  Epilogue epilogue_;
-  region::TensorRef x_;
+  const BlockEpilogue& epilogue_;
+  const region::TensorRef& x_;
   const float* plain_;  ///< the weights as the model has them
   AlignedFloats u_;
   std::unique_ptr<GeneratedEpilogue> generated_;  ///< null: the block interpreter
@@ -339,74 +347,44 @@ class WinogradKernel final : public Kernel {
   std::size_t bytes_ = 0, at_strip_ = 0, at_v_ = 0, at_m_ = 0;
 };
 
-class WinogradFamily final : public Family {
+constexpr std::array kParameters{kRows, kSplits};
+
+class WinogradFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "conv.f32.winograd"; }
-  std::span<const Isa> levels() const override { return kIsas; }
+  WinogradFamily() : FamilyOf({.name = "conv.f32.winograd", .levels = kIsas, .parameters = kParameters}) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && a.weights->dtype == ir::DType::f32 &&
-           !a.inputs.empty() && !only(r).program.outputs.empty();
+    return is_one(r, ir::Op::conv) && !a.integer && a.weights && a.weights->dtype == ir::DType::f32 && !a.inputs.empty() &&
+           !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan& plan) const override {
-    const auto t = setting_of(r, plan);
-    if (!t) return refusal_of(t);
-    const auto e = epilogue(only(r), *t, Isa::portable);
-    return refusal_of(e);
-  }
-  double cost(const Region& r, const Plan& plan, Isa isa) const override {
-    const auto t = setting_of(r, plan);
-    if (!t) return 0;
-    const auto tiles = static_cast<double>(t->image.batch * t->tiles()), channels = static_cast<double>(t->channels);
-    const auto outputs = static_cast<double>(rounded_up(t->outputs, kColumns));
-    return tiles * (16.0 * channels * outputs / 26.0 + channels * 2.5 * static_cast<double>(t->splits) + outputs * 4.0) *
+  Match<Setting> match(const Request& q) const override { return setting_of(q); }
+  double cost(const Setting& t, Isa isa) const override {
+    const auto tiles = static_cast<double>(t.image.batch * t.tiles()), channels = static_cast<double>(t.channels);
+    const auto outputs = static_cast<double>(rounded_up(t.outputs, kColumns));
+    return tiles * (16.0 * channels * outputs / 26.0 + channels * 2.5 * static_cast<double>(t.splits) + outputs * 4.0) *
                slowdown(isa) * kSecondsPerCycle +
            1e-6;
   }
   // The weights as they are, as outputs that are no finite numbers need them; they are transformed at load, so that files do not grow.
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    const region::TensorRef& w = *only(r).anchor.weights;
-    if (w.strides != ir::dense_strides(w.dims)) return fail(ErrorKind::internal, "packing weights: they are not dense");
-    ir::Tensor t(w.dtype, w.dims);
-    std::memcpy(t.mutable_bytes().data(), plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset,
-                t.bytes().size());
-    return std::vector<ir::Tensor>{t};
-  }
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
-    return std::vector<std::int64_t>{tensor_bytes(*only(r).anchor.weights)};
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(r, plan));
-    OCTAVO_TRY(Epilogue e, epilogue(only(r), t, isa));
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override { return {tensor_bytes(t.plain)}; }
+  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override { return t.data.copied(t.plain); }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     std::vector<std::int64_t> widths;  // of panels
     for (const std::int64_t n : {std::min(kPanel, t.outputs), t.outputs % kPanel}) {
       if (n > 0 && (widths.empty() || widths.front() != n)) widths.push_back(n);
     }
-    OCTAVO_TRY(auto generated, generated_epilogue(r, isa, widths, kRowFloats / widths.back()));
-    return std::make_unique<WinogradKernel>(winograd_rows(isa), std::move(t), std::move(e), std::move(generated), only(r),
-                                            packed[0]);
+    OCTAVO_TRY(auto generated, generated_epilogue(t.stage, t.isa, widths, kRowFloats / widths.back()));
+    return std::make_unique<WinogradKernel>(std::move(t), std::move(generated), packed[0].data());
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan, Isa) const override {
-    Parameters out;
-    const auto t = setting_of(r, plan);
-    if (!t) return out;
-    for (const std::int64_t n : {t->block / 2, t->block * 2}) {
-      if (n >= kTileRows && n <= std::min(kMostTiles, t->tiles())) add(out, kRows, n);
+  std::vector<Parameters> variants(const Setting& t) const override {
+    std::vector<Parameters> out;
+    for (const std::int64_t n : {t.block / 2, t.block * 2}) {
+      if (n >= kTileRows && n <= std::min(kMostTiles, t.tiles())) add(out, kRows, n);
     }
-    for (const std::int64_t n : {t->splits / 2, t->splits * 2}) {
-      if (n >= 1 && n <= t->panels()) add(out, kSplits, n);
+    for (const std::int64_t n : {t.splits / 2, t.splits * 2}) {
+      if (n >= 1 && n <= t.panels()) add(out, kSplits, n);
     }
     return out;
-  }
-  bool takes_parameter(std::string_view name) const override { return name == kRows || name == kSplits; }
-
- private:
-  static Result<Epilogue> epilogue(const Stage& s, const Setting& t, Isa isa) {
-    OCTAVO_TRY(Space space, Space::of(s));
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-    return Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), t.image.w, t.image.c);
   }
 };
 

@@ -33,7 +33,7 @@ constexpr std::size_t kFront = 75;
 class AmxTile {
  public:
   /// `count`: tiles of a block over a row tile. In that time the next block's weights are fetched into L2.
-  AmxTile(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count)
+  AmxTile(Code& c, const ConvSetting& plan, const Phase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count)
       : c_(c), plan_(plan), ph_(phase), t_(tile), tiles_(tiles) {
     for (auto segment : ph_.segments) {
       for (std::int64_t k = 0; k < ph_.steps; ++k) offsets_.push_back(static_cast<std::int32_t>(segment + k * ph_.depth));
@@ -188,7 +188,7 @@ class AmxTile {
   };
 
   Code& c_;
-  const ConvPlan& plan_;
+  const ConvSetting& plan_;
   const Phase& ph_;
   Tile t_;
   const Tiles& tiles_;
@@ -289,7 +289,7 @@ void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pas
 
 }  // namespace
 
-std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Epilogue& program, const Phase& phase,
+std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, const Epilogue& program, const Phase& phase,
                           const Tile& tile, const Tiles& tiles, std::int64_t count, bool vbmi) {
   Emitter emitter(c, pool, program, vbmi);
   AmxTile t(c, plan, phase, tile, tiles, count);

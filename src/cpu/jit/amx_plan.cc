@@ -41,7 +41,7 @@ double product_clocks(std::int64_t rows) {
 
 }  // namespace
 
-Reasons arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel, Phase& ph) {
+Reasons arrange_tiles(const region::TensorRef& x, const ConvSetting& plan, bool padded, std::int64_t pixel, Phase& ph) {
   const auto taps = static_cast<std::int64_t>(ph.x.offset.size());
   const std::int64_t ic = plan.bytes(plan.ic), along_rows = plan.bytes(x.strides[2]);
   if (plan.groups > 1 && !within_lines(ic, {ic}))
@@ -109,7 +109,7 @@ TileRuns tile_runs(const Phase& ph, std::int64_t row_tile_pixels) {
   return t;
 }
 
-double tile_clocks(const ConvPlan& p, const Phase& ph) {
+double tile_clocks(const ConvSetting& p, const Phase& ph) {
   const std::int64_t row_tile = std::min(ph.pixels, ph.rows_per_tile * ph.row_pixels);
   const TileRuns t = tile_runs(ph, row_tile);
   const std::int64_t per_run = 2 * t.big_count + ceil_div(t.tail, t.rows);

@@ -10,7 +10,7 @@ namespace octavo::cpu::jit {
 /// How the phase's pixels are read: in place where every row of a tile lies within a cache line, else from a strip in scratch. Sets
 /// copies, joined, together, pitch, pixel_step, row_step, segments, segment_bytes, depth, steps and quads. Empty, or the refusal.
 /// `padded`: the taps reach outside the input. `pixel`: bytes between input pixels.
-[[nodiscard]] Reasons arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel,
+[[nodiscard]] Reasons arrange_tiles(const region::TensorRef& x, const ConvSetting& plan, bool padded, std::int64_t pixel,
                                     Phase& phase);
 
 /// The tiles of a row tile: `repeat` runs of `big_count` tiles of two blocks of `rows` pixels, each run followed by one tile of `tail`
@@ -22,6 +22,6 @@ struct TileRuns {
 [[nodiscard]] TileRuns tile_runs(const Phase& phase, std::int64_t row_tile_pixels);
 
 /// Estimated clocks of the phase, all images.
-[[nodiscard]] double tile_clocks(const ConvPlan& plan, const Phase& phase);
+[[nodiscard]] double tile_clocks(const ConvSetting& plan, const Phase& phase);
 
 }  // namespace octavo::cpu::jit

@@ -1,34 +1,49 @@
-// Constants of a region while it is packed.
+// Constants of channels while they are packed.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <vector>
 
 #include "base/result.h"
+#include "cpu/constant.h"
 #include "region/region.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cpu::jit {
 
-/// The first element of a constant tensor. `what`: how the error calls it, "weights". Errors: `internal`, where the plan has no data.
-template <class T>
-Result<const T*> constant_at(const region::Region& region, const region::Plan& plan, const region::TensorRef& ref,
-                             std::string_view what) {
-  const ir::Tensor& data = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-  if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the {} have no data", region.name, what));
-  return reinterpret_cast<const T*>(data.bytes().data() + ref.offset);
-}
+/// An operand of constants that is one number a channel, or one for all.
+class ChannelOperand {
+ public:
+  ChannelOperand() = default;
+  /// `operand` -1: none.
+  ChannelOperand(const region::Stage& s, const region::Plan& plan, int operand) : given_(operand >= 0) {
+    if (!given_) return;
+    const region::TensorRef& ref = s.operands[static_cast<std::size_t>(operand)].ref;
+    data_ = Constant(ref, plan);
+    step_ = region::broadcast_stride(ref, s.space, 1);
+  }
+  /// Without data there are no values. Error: `internal`.
+  [[nodiscard]] Status check() const {
+    if (given_ && !data_.has_data()) return fail(ErrorKind::internal, "constants of channels have no data");
+    return {};
+  }
+  /// Of a channel; 0 without an operand.
+  template <class T>
+  [[nodiscard]] T at(std::int64_t channel) const {
+    return given_ ? data_.first<T>()[channel * step_] : T{0};
+  }
+  /// Of so many channels; empty without an operand.
+  template <class T>
+  [[nodiscard]] Result<std::vector<T>> values(std::int64_t channels) const {
+    OCTAVO_CHECK(check());
+    std::vector<T> out(given_ ? static_cast<std::size_t>(channels) : 0);
+    for (std::size_t c = 0; c < out.size(); ++c) out[c] = at<T>(static_cast<std::int64_t>(c));
+    return out;
+  }
 
-/// The elements of an operand that is one number a channel (or one for all), `channels` of them. `operand` -1: none, and an empty list.
-template <class T>
-Result<std::vector<T>> biases(const region::Region& region, const region::Plan& plan, int operand, std::int64_t channels) {
-  if (operand < 0) return std::vector<T>();
-  const region::TensorRef& ref = region.stages.front().operands[static_cast<std::size_t>(operand)].ref;
-  OCTAVO_TRY(const T* first, constant_at<T>(region, plan, ref, "biases"));
-  const std::int64_t step = channels == 1 ? 0 : ref.strides[1];
-  std::vector<T> out(static_cast<std::size_t>(channels));
-  for (std::int64_t c = 0; c < channels; ++c) out[static_cast<std::size_t>(c)] = first[c * step];
-  return out;
-}
+ private:
+  bool given_ = false;
+  Constant data_;
+  std::int64_t step_ = 0;
+};
 
 }  // namespace octavo::cpu::jit

@@ -30,17 +30,15 @@ struct TaskItem {
 
 class ConvKernel final : public region::HostKernel {
  public:
-  ConvKernel(const region::Region& region, ConvPlan plan, std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles)
+  ConvKernel(ConvSetting plan, Packed packed, const Tiles& tiles)
       : tiles_(tiles),
         plan_(std::move(plan)),
-        stage_(region.stages.front()),
-        weights_(packed[0]),
-        init_(reinterpret_cast<const std::int32_t*>(packed[1])),
-        constants_(plan_.forms || plan_.curve ? reinterpret_cast<const float*>(packed[2]) : nullptr),
-        form_of_(plan_.forms || plan_.curve ? reinterpret_cast<const std::int32_t*>(packed[3]) : nullptr) {
-    stage_.anchor.weights.reset();
-    make_forms(plan_.curve ? reinterpret_cast<const float*>(packed[4]) : nullptr);
-    generate(vbmi);
+        weights_(packed[0].data()),
+        init_(reinterpret_cast<const std::int32_t*>(packed[1].data())),
+        constants_(plan_.forms || plan_.curve ? reinterpret_cast<const float*>(packed[2].data()) : nullptr),
+        form_of_(plan_.forms || plan_.curve ? reinterpret_cast<const std::int32_t*>(packed[3].data()) : nullptr) {
+    make_forms(plan_.curve ? reinterpret_cast<const float*>(packed[4].data()) : nullptr);
+    generate(plan_.options.vbmi);
     make_tables();
     make_tasks();
     list_what_runs();
@@ -85,11 +83,11 @@ class ConvKernel final : public region::HostKernel {
     fetched_.add(plan_.phases);
     fetched_.add(plan_.epilogue.operands);
     fetched_.add(plan_.epilogue.stores);
-    fetched_.add(stage_.operands);
-    fetched_.add(stage_.stores);
-    for (const auto& o : stage_.operands) fetched_.add(o.ref.strides);
-    for (const auto& t : stage_.stores) fetched_.add(t.strides);
-    fetched_.add(stage_.anchor.inputs.front().strides);
+    fetched_.add(plan_.streams.operands);
+    fetched_.add(plan_.streams.stores);
+    for (const auto& o : plan_.streams.operands) fetched_.add(o.ref.strides);
+    for (const auto& t : plan_.streams.stores) fetched_.add(t.strides);
+    fetched_.add(plan_.streams.input.strides);
     for (const Phase& ph : plan_.phases) fetched_.add(ph.blocks);
     for (const auto& sizes : code_of_) {
       fetched_.add(sizes);
@@ -108,7 +106,7 @@ class ConvKernel final : public region::HostKernel {
 
   /// What the row tile after the task's reads of the input and this one does not.
   [[nodiscard]] std::span<const std::byte> rows_after(const region::Memory& memory, const Phase& ph, const TaskItem& task) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = plan_.streams.input;
     const std::int64_t next = ph.first_row(task.row_tile + 1), rows = ph.rows_of(task.row_tile + 1);
     const std::byte* image = memory.at(x) + plan_.bytes(task.image * x.strides[0]);
     if (ph.flat) {
@@ -146,7 +144,7 @@ class ConvKernel final : public region::HostKernel {
     const bool one_vector =
         plan_.curve && form(b) > 0 && b.vectors == 1 && plan_.epilogue.columns <= 2 && ph.pixels >= kPixelsBehind;
     const Tiling t = tile_pixels(
-        pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue, plan_.tile_pixels));
+        pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue, plan_.options.pixels));
     s.big.pixels = t.big, s.small.pixels = t.small;
     s.big_count = t.big_count, s.small_count = t.small_count;
     return s;
@@ -176,7 +174,7 @@ class ConvKernel final : public region::HostKernel {
   void make_forms(const float* curve) {
     if (curve != nullptr) {
       forms_[0].epilogue = curve_epilogue(plan_.epilogue, *plan_.curve, curve);
-      for (std::size_t n = 0; n < stage_.operands.size(); ++n) forms_[0].operands.push_back(static_cast<int>(n));
+      for (std::size_t n = 0; n < plan_.streams.operands.size(); ++n) forms_[0].operands.push_back(static_cast<int>(n));
       return;
     }
     for (const Phase& ph : plan_.phases) {
@@ -242,8 +240,7 @@ class ConvKernel final : public region::HostKernel {
         for (int s = 0; s < plan_.epilogue.stream_count(); ++s) {
           const int column = plan_.epilogue.stream(s).column;
           if (column < 0) continue;
-          row[column] =
-              static_cast<std::int32_t>(pixel_offset(stage_, plan_, ph, s, j, k) - pixel_offset(stage_, plan_, ph, s, 0, 0));
+          row[column] = static_cast<std::int32_t>(pixel_offset(plan_, ph, s, j, k) - pixel_offset(plan_, ph, s, 0, 0));
         }
       }
       tables_.push_back(std::move(table));
@@ -280,7 +277,7 @@ class ConvKernel final : public region::HostKernel {
 
   /// The row tile's input rows, padded with the zero point on all sides that the taps reach.
   void copy_rows(const region::Memory& memory, const Phase& ph, const TaskItem& task, std::byte* to) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = plan_.streams.input;
     const ConvShape& s = plan_.shape;
     const std::byte* image = memory.at(x) + plan_.bytes(task.image * x.strides[0]);
     const std::int64_t first = ph.first_row(task.row_tile), rows = ph.rows_of(task.row_tile);
@@ -316,7 +313,7 @@ class ConvKernel final : public region::HostKernel {
 
   void run_row_tile(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,
                     std::span<const std::byte> rows, const std::byte* after) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = plan_.streams.input;
     const std::int64_t first = ph.first_row(task.row_tile);
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
     const std::byte* origin = strip;
@@ -327,12 +324,11 @@ class ConvKernel final : public region::HostKernel {
     const int streams = plan_.epilogue.stream_count();
     for (int s = 0; s < streams; ++s) {
       const auto n = static_cast<std::size_t>(s);
-      const bool operand = n < stage_.operands.size();
-      const auto& ref = operand ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
+      const auto& ref = plan_.streams.ref(s);
       const auto size = static_cast<std::int64_t>(ir::size_of(ref.dtype));
       const Stream& stream = plan_.epilogue.stream(s);
       base[n] = memory.at(ref) + (plan_.batch_is_pixels ? 0 : task.image * ref.strides[0] * size);
-      if (stream.column >= 0) base[n] += pixel_offset(stage_, plan_, ph, s, j, k);
+      if (stream.column >= 0) base[n] += pixel_offset(plan_, ph, s, j, k);
       channel[n] = stream.access == Access::channel || stream.access == Access::full ? size : 0;
     }
     const auto& codes = code_of_[static_cast<std::size_t>(task.phase)][task.size];
@@ -360,7 +356,7 @@ class ConvKernel final : public region::HostKernel {
           args.stream[to] = reinterpret_cast<std::byte*>(const_cast<float*>(constants));
         }
         for (const int n : forms_[f - 1].operands) args.stream[to++] = at(static_cast<std::size_t>(n));
-        for (auto n = stage_.operands.size(); n < static_cast<std::size_t>(streams); ++n) args.stream[to++] = at(n);
+        for (auto n = plan_.streams.operands.size(); n < static_cast<std::size_t>(streams); ++n) args.stream[to++] = at(n);
       } else {
         for (; to < static_cast<std::size_t>(streams); ++to) args.stream[to] = at(to);
       }
@@ -375,8 +371,7 @@ class ConvKernel final : public region::HostKernel {
   }
 
   const Tiles& tiles_;
-  ConvPlan plan_;
-  region::Stage stage_;
+  ConvSetting plan_;
   const std::byte* weights_;
   const std::int32_t* init_;
   const float* constants_;             ///< pack_forms
@@ -393,22 +388,26 @@ class ConvKernel final : public region::HostKernel {
 
 }  // namespace
 
-Result<std::unique_ptr<region::HostKernel>> make_conv(const region::Region& region, ConvPlan conv,
-                                                      std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles) {
+std::vector<std::int64_t> packed_bytes(const ConvSetting& p) {
+  std::vector<std::int64_t> bytes{std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
+  if (p.forms) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4});
+  if (p.curve) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4, kCurveFloats * 4});
+  return bytes;
+}
+
+Result<std::unique_ptr<Kernel>> load_conv(ConvSetting conv, Packed packed, const Tiles& tiles) {
   if (conv.forms || conv.curve) {  // packed constants come from a file
     const auto most = static_cast<std::int32_t>(conv.curve ? Form::line : Form::quotient);
-    const auto* form_of = reinterpret_cast<const std::int32_t*>(packed[3]);
+    const auto* form_of = reinterpret_cast<const std::int32_t*>(packed[3].data());
     for (const Phase& ph : conv.phases) {
       for (const Block& b : ph.blocks) {
-        if (const std::int32_t f = form_of[b.init / 16]; f < 0 || f > most) {
+        if (const std::int32_t f = form_of[b.init / 16]; f < 0 || f > most)
           return fail(ErrorKind::bad_engine,
-                      fmt::format("region \"{}\": channels from {} have an epilogue of form {}, there are 0 to {}", region.name,
-                                  b.first_channel, f, most));
-        }
+                      fmt::format("channels from {} have an epilogue of form {}, there are 0 to {}", b.first_channel, f, most));
       }
     }
   }
-  return make_generated<ConvKernel>(region, std::move(conv), packed, vbmi, tiles);
+  return make_generated<ConvKernel>(std::move(conv), packed, tiles);
 }
 
 }  // namespace octavo::cpu::jit

@@ -187,7 +187,7 @@ class ConvTile {
 class ConvUnits {
  public:
   /// `temps`: zmm from which on registers are free for the dots. The reduction's first `segments` only.
-  ConvUnits(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile, int temps, std::size_t segments)
+  ConvUnits(Code& c, const ConvSetting& plan, const Phase& phase, const Tile& tile, int temps, std::size_t segments)
       : c_(c),
         plan_(plan),
         ph_(phase),
@@ -243,7 +243,7 @@ class ConvUnits {
   static Reg64 x(int p) { return pixel_among(p); }
 
   Code& c_;
-  const ConvPlan& plan_;
+  const ConvSetting& plan_;
   const Phase& ph_;
   std::size_t segments_;
   int temps_;
@@ -261,7 +261,7 @@ std::size_t segments_among(const Phase& phase, const Tile& tile) {
 }
 
 /// A long epilogue behind the next tile's dots: the accumulators go to the stack, and their registers to the next tile.
-void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& phase, const Tile& tile, std::int64_t tiles,
+void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase& phase, const Tile& tile, std::int64_t tiles,
                  std::size_t segments) {
   const int columns = plan.epilogue.columns, advance = tile.pixels * columns * 4, stack = emitter.stack_bytes();
   Tile stored = tile;
@@ -308,7 +308,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& p
 
 }  // namespace
 
-std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Epilogue& epilogue, const Phase& phase,
+std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, const Epilogue& epilogue, const Phase& phase,
                            const Tile& tile, std::int64_t tiles, bool vbmi) {
   Emitter emitter(c, pool, epilogue, vbmi);
   ConvTile t(c, plan.dots, phase, tile, tiles);

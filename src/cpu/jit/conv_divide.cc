@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kL2 = standard_machine().l2_bytes;
 
 /// Blocks of up to `most` vectors of channels, behind the constants of the phases before.
-void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
+void make_blocks(ConvSetting& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
   const std::int64_t lanes = p.epilogue.lanes, vectors = ceil_div(p.oc, lanes), blocks = ceil_div(vectors, most);
   p.weight_bytes = weights;
   p.init_count = inits;
@@ -38,9 +38,9 @@ void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights
 
 /// Vectors of a block. Floats of a long reduction take four times the bytes of codes: where those of four vectors leave no room in L2,
 /// blocks of two pass half as many bytes for the same products, with twice the pixels a tile.
-int most_vectors(const ConvPlan& p, const Phase& ph, const Target& target) {
-  if (p.epilogue.lanes == 8) return std::min(3, target.vectors > 0 ? target.vectors : 2);  // of 16 registers
-  if (target.vectors > 0) return target.vectors;
+int most_vectors(const ConvSetting& p, const Phase& ph) {
+  if (p.epilogue.lanes == 8) return std::min(3, p.options.vectors > 0 ? p.options.vectors : 2);  // of 16 registers
+  if (p.options.vectors > 0) return p.options.vectors;
   return of_floats(p.dots) && !on_tiles(p.dots) && ph.all_quads() * 256 > kL2 / 2 ? 2 : 4;
 }
 
@@ -56,7 +56,7 @@ void split_row_tiles(Phase& ph, std::int64_t row_tiles, std::int64_t unit) {
 /// What `threads` workers need when tasks are single blocks, in clocks: dots and epilogue, the weights they read, rows that another
 /// worker's core has, or will read, if neighbours in the plan are split by rows. Two workers: the slower. More take tasks from
 /// each other, so it is the mean, and a task that a core of a third of the others' speed has begun.
-double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
+double slowest_worker(const ConvSetting& p, const Phase& ph, double clocks_per_vector, int threads) {
   constexpr double kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.row_tiles * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
@@ -101,17 +101,17 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
 
 }  // namespace
 
-void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads, const Target& target) {
+void divide(ConvSetting& p, Phase& ph, std::int64_t phases, int threads) {
   const bool tiles = on_tiles(p.dots), sharing = threads >= region::kSharingWorkers;
   std::int64_t align =
       1;  // row tile starts at which every divided operand starts a new element, so one pixel table serves all row tiles
-  for (const auto& o : stage.operands) {
+  for (const auto& o : p.streams.operands) {
     if (o.div.size() != 4 || o.ref.strides[2] == 0) continue;
     align = std::lcm(align, o.div[2] / std::gcd(o.div[2], ph.y.stride));
   }
   if (tiles && !ph.flat && ph.row_pixels <= 16 && threads > 1) align = std::lcm(align, std::int64_t{2});  // two blocks a tile
   std::int64_t out_bytes = 0;
-  for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
+  for (const auto& s : p.streams.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
   const std::int64_t row_bytes = (ph.joined ? ph.strip_row_bytes() : 0) +
                                  ph.row_pixels * (ph.x.step * ph.y.step * p.factor_bytes(p.shape.c) + out_bytes * p.shape.o);
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * p.epilogue.vector_bytes() *
@@ -119,13 +119,13 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   // All weights pass once a row tile: heavy weights want few row tiles, light ones want row tiles that stay in L2 together with their outputs.
   const std::int64_t room = all_weights > kL2 / 4 ? kL2 / 4 * 3 : kL2 / 16 * 3;
   const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
-  const std::int64_t least = target.row_tiles > 0 ? std::min(target.row_tiles, ceil_div(ph.rows, align))
-                                                  : ceil_div(ph.rows, ceil_div(rows, align) * align);
+  const std::int64_t least = p.options.row_tiles > 0 ? std::min(p.options.row_tiles, ceil_div(ph.rows, align))
+                                                     : ceil_div(ph.rows, ceil_div(rows, align) * align);
   // A line is cut anywhere for the threads, into more row tiles where tiles end.
-  const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue, p.tile_pixels) : align;
+  const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue, p.options.pixels) : align;
   const auto unit = [&](std::int64_t row_tiles) { return row_tiles <= 2 * threads ? align : tile; };
   const std::int64_t weights = p.weight_bytes, inits = p.init_count;
-  const int widest = most_vectors(p, ph, target);
+  const int widest = most_vectors(p, ph);
   make_blocks(p, ph, widest, weights, inits);
   split_row_tiles(ph, least, unit(least));
   // Threads are worth their start from about 2 us on: what the regions around share out lies in several caches.
@@ -141,7 +141,7 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   double fewest = 1e300;
   const std::int64_t step = ceil_div(threads, 16);
   const std::int64_t most =
-      target.row_tiles > 0 ? least : std::min(ceil_div(ph.rows, unit(least)), least + (sharing ? 4 : 2) * threads);
+      p.options.row_tiles > 0 ? least : std::min(ceil_div(ph.rows, unit(least)), least + (sharing ? 4 : 2) * threads);
   for (const int vectors : {widest, 2}) {  // tiles take two at a time: blocks of two cost them nothing
     if (vectors != widest && !(tiles && sharing)) continue;
     make_blocks(p, ph, vectors, weights, inits);
@@ -149,7 +149,7 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
     // `least` counts tiles of any height, `most` tiles of whole units: of long rows there may be fewer units than tiles asked for.
     for (std::int64_t row_tiles = std::min(least, most); row_tiles <= most; row_tiles = (row_tiles / step + 1) * step) {
       for (const bool parts_first : {false, true}) {
-        if (target.blocks_first >= 0 && parts_first != (target.blocks_first == 1)) continue;
+        if (p.options.blocks_first >= 0 && parts_first != (p.options.blocks_first == 1)) continue;
         split_row_tiles(ph, row_tiles, unit(row_tiles));
         ph.parts_first = parts_first;
         const double clocks = slowest_worker(p, ph, clocks_per_vector, threads);

@@ -12,7 +12,7 @@ namespace octavo::cpu::jit {
 namespace {
 
 /// Of element k of a segment, channel c of the block, in the block's packed weights.
-std::int64_t weight_at(const ConvPlan& conv, const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k,
+std::int64_t weight_at(const ConvSetting& conv, const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k,
                        std::int64_t c) {
   const std::int64_t of_quad = 4 / conv.factor, lanes = conv.epilogue.lanes;
   if (ph.steps == 0) return ((segment * ph.quads + k / of_quad) * b.vectors * lanes + c) * of_quad + k % of_quad;
@@ -22,10 +22,9 @@ std::int64_t weight_at(const ConvPlan& conv, const Phase& ph, const Block& b, st
 
 /// Of floats: groups are not merged, and rows of the input are not put together. `Weight`: float, or the bits of bfloat16.
 template <class Weight>
-Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const region::Plan& plan, const ConvPlan& conv,
-                                            ir::DType type) {
-  OCTAVO_TRY(const auto* w, constant_at<Weight>(region, plan, *region.stages.front().anchor.weights, "weights"));
-  OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, conv.bias_operand, conv.shape.o));
+Result<std::vector<ir::Tensor>> pack_floats(const ConvSetting& conv, ir::DType type) {
+  OCTAVO_TRY(const auto* w, conv.weights.data<Weight>("weights"));
+  OCTAVO_TRY(const std::vector<float> bias, conv.bias.values<float>(conv.shape.o));
   const auto bytes = static_cast<std::int64_t>(sizeof(Weight));
   ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::f32, {conv.init_count});
   auto* wp = weights.mutable_data<Weight>().data();
@@ -53,17 +52,15 @@ Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const 
 
 /// Of codes. `Weight`: std::int8_t, or of pairs std::int16_t, which has room for a weight minus its zero point.
 template <class Weight>
-Result<std::vector<ir::Tensor>> pack_codes(const region::Region& region, const region::Plan& plan, const ConvPlan& conv,
-                                           ir::DType type) {
-  OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
+Result<std::vector<ir::Tensor>> pack_codes(const ConvSetting& conv, ir::DType type) {
+  OCTAVO_TRY(const auto* w, conv.weights.data<std::int8_t>("weights"));
   const auto bytes = static_cast<std::int64_t>(sizeof(Weight));
   ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::s32, {conv.init_count});
   auto wp = weights.mutable_data<Weight>();
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
-  OCTAVO_TRY(const std::vector<std::int32_t> bias, biases<std::int32_t>(region, plan, conv.bias_operand, conv.shape.o));
-  const region::Anchor& anchor = region.stages.front().anchor;
+  OCTAVO_TRY(const std::vector<std::int32_t> bias, conv.bias.values<std::int32_t>(conv.shape.o));
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
     for (const Block& b : ph.blocks) {
@@ -93,7 +90,7 @@ Result<std::vector<ir::Tensor>> pack_codes(const region::Region& region, const r
           if (from >= until) continue;
           const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
           for (std::int64_t c = from; c < until; ++c, at += step) {
-            const std::int32_t whole = *at - weight_zero_of(anchor, b.first_channel + c);
+            const std::int32_t whole = *at - weight_zero_of(conv.weight_zero, b.first_channel + c);
             const std::int32_t weight = conv.halves == 1 ? whole : half_of_weight(whole, seg < once);
             to[weight_at(conv, ph, b, static_cast<std::int64_t>(seg), k, c)] = static_cast<Weight>(weight);
             sums[static_cast<std::size_t>(c)] += weight;
@@ -115,8 +112,8 @@ Result<std::vector<ir::Tensor>> pack_codes(const region::Region& region, const r
   }
   std::vector<ir::Tensor> packed{std::move(weights), std::move(init)};
   if (conv.forms || conv.curve) {
-    OCTAVO_TRY(auto more, conv.forms ? pack_forms(region, plan, conv.forms->requant, lines, conv.init_count)
-                                     : pack_curve(region, plan, *conv.curve, lines, conv.init_count));
+    OCTAVO_TRY(auto more, conv.forms ? pack_forms(conv.channels, conv.forms->requant, lines, conv.init_count)
+                                     : pack_curve(conv.channels, conv.codes, *conv.curve, lines, conv.init_count));
     for (auto& t : more) packed.push_back(std::move(t));
   }
   return packed;
@@ -124,11 +121,11 @@ Result<std::vector<ir::Tensor>> pack_codes(const region::Region& region, const r
 
 }  // namespace
 
-Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  if (conv.dots == Dots::floats) return pack_floats<float>(region, plan, conv, ir::DType::f32);
-  if (of_bf16(conv.dots)) return pack_floats<std::uint16_t>(region, plan, conv, ir::DType::bf16);
-  if (conv.dots == Dots::pairs) return pack_codes<std::int16_t>(region, plan, conv, ir::DType::s16);
-  return pack_codes<std::int8_t>(region, plan, conv, ir::DType::s8);
+Result<std::vector<ir::Tensor>> pack_conv(const ConvSetting& conv) {
+  if (conv.dots == Dots::floats) return pack_floats<float>(conv, ir::DType::f32);
+  if (of_bf16(conv.dots)) return pack_floats<std::uint16_t>(conv, ir::DType::bf16);
+  if (conv.dots == Dots::pairs) return pack_codes<std::int16_t>(conv, ir::DType::s16);
+  return pack_codes<std::int8_t>(conv, ir::DType::s8);
 }
 
 }  // namespace octavo::cpu::jit

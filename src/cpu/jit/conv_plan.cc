@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "base/machine.h"
@@ -72,7 +71,7 @@ std::int64_t choose_merge(const ConvShape& s, Dots dots) {
 }
 
 /// How the phase's pixels are read, four bytes at a time: in place or from a padded strip. Empty, or the refusal.
-Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
+Reasons arrange_quads(const region::TensorRef& x, const ConvSetting& p, bool padded, std::int64_t x_pixel, Phase& ph) {
   const bool taps = !ph.y.offset.empty();
   ph.pitch = p.factor_bytes(p.shape.c);
   const std::int64_t ic = p.factor_bytes(p.ic);
@@ -99,70 +98,33 @@ Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded
   return {};
 }
 
-bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
+bool linear(const ConvSetting& p, const Phase& ph) {
   if (ph.y.count > 1 && ph.y.step * ph.row_step != ph.x.count * ph.x.step * ph.pixel_step) return false;
   for (int s = 0; s < p.epilogue.stream_count(); ++s) {
     if (p.epilogue.stream(s).column < 0) continue;
     const auto k = static_cast<std::size_t>(s);
-    if (k < stage.operands.size() && !stage.operands[k].div.empty()) {
-      for (auto d : stage.operands[k].div) {
+    if (k < p.streams.operands.size() && !p.streams.operands[k].div.empty()) {
+      for (auto d : p.streams.operands[k].div) {
         if (d != 1) return false;
       }
     }
-    const std::int64_t origin = pixel_offset(stage, p, ph, s, 0, 0);
-    const std::int64_t down = pixel_offset(stage, p, ph, s, 1, 0) - origin, right = pixel_offset(stage, p, ph, s, 0, 1) - origin;
+    const std::int64_t origin = pixel_offset(p, ph, s, 0, 0);
+    const std::int64_t down = pixel_offset(p, ph, s, 1, 0) - origin, right = pixel_offset(p, ph, s, 0, 1) - origin;
     if (ph.y.count > 1 && down != ph.x.count * right) return false;
   }
   return true;
 }
 
 /// Every pixel of the output reads the pixel of the input of the same number.
-bool one_line(const region::Stage& stage, const ConvPlan& p, const region::TensorRef& x, std::int64_t x_pixel, bool padded,
-              const Phase& phase) {
+bool one_line(const ConvSetting& p, std::int64_t x_pixel, bool padded, const Phase& phase) {
   if (padded || phase.x.offset.size() != 1 || phase.y.offset.size() != 1 || phase.x.step != 1 || phase.y.step != 1) return false;
   if (phase.x.offset.front() != 0 || phase.y.offset.front() != 0) return false;
   Phase read = phase;
-  read.row_step = p.bytes(x.strides[2]), read.pixel_step = x_pixel;
-  return linear(stage, p, read);
+  read.row_step = p.bytes(p.streams.input.strides[2]), read.pixel_step = x_pixel;
+  return linear(p, read);
 }
 
 }  // namespace
-
-Target Target::here() {
-  return {.vbmi = has_vbmi(), .multiply = slow_division()};
-}
-
-Target Target::of(const region::Tactic& t) {
-  const auto text = [&](const char* name) {
-    const auto found = t.parameters.find(name);
-    return found == t.parameters.end() ? std::string_view() : std::string_view(found->second);
-  };
-  const auto number = [&](const char* name, int most) {
-    int n = 0;
-    const std::string_view s = text(name);
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
-    return error == std::errc() && end == s.data() + s.size() && n >= 1 && n <= most ? n : 0;
-  };
-  Target out{.vbmi = text("vbmi") == "1", .multiply = cpu::multiplies(t)};
-  out.pixels = number("pixels", 12);
-  out.vectors = number("vectors", 4);
-  out.rows = number("rows", 1 << 16);
-  out.row_tiles = number("row_tiles", 1 << 16);
-  if (const int blocks = number("prefetch", 64); blocks > 0 || text("prefetch") == "0") out.prefetch = blocks;
-  if (!text("order").empty()) out.blocks_first = text("order") == "blocks" ? 1 : 0;
-  return out;
-}
-
-void Target::write(region::Tactic& t) const {
-  if (vbmi) t.parameters.emplace("vbmi", "1");
-  if (multiply) t.parameters.emplace(kDivision, kMultiply);
-  if (pixels > 0) t.parameters.emplace("pixels", std::to_string(pixels));
-  if (vectors > 0) t.parameters.emplace("vectors", std::to_string(vectors));
-  if (rows > 0) t.parameters.emplace("rows", std::to_string(rows));
-  if (prefetch >= 0) t.parameters.emplace("prefetch", std::to_string(prefetch));
-  if (row_tiles > 0) t.parameters.emplace("row_tiles", std::to_string(row_tiles));
-  if (blocks_first >= 0) t.parameters.emplace("order", blocks_first == 1 ? "blocks" : "rows");
-}
 
 double ConvShape::macs() const {
   const std::int64_t pixels = transposed ? h * w : out_h * out_w;
@@ -244,13 +206,8 @@ Reasons read_float_conv(const region::Region& region, ConvShape& s, ir::DType ty
   return read_shape(region, s);
 }
 
-std::int32_t weight_zero_of(const region::Anchor& a, std::int64_t channel) {
-  if (a.weight_zero.empty()) return 0;
-  return a.weight_zero[a.weight_zero.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
-}
-
-int weight_halves(const region::Anchor& a) {
-  return std::any_of(a.weight_zero.begin(), a.weight_zero.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
+int weight_halves(const std::vector<std::int32_t>& zero) {
+  return std::any_of(zero.begin(), zero.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
 }
 
 std::int32_t half_of_weight(std::int32_t weight, bool first) {
@@ -268,15 +225,39 @@ Block block_at(std::int64_t first, std::int64_t channels, int lanes) {
 }
 
 RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads,
-                    const Target& target) {
+                    const CodeOptions& options) {
   RowTasks t{s.n * s.out_h, 1};
   if (threads <= 1 || seconds < 2e-6) return t;
   threads = std::min(threads, kMostThreads);
   const bool few = ceil_div(t.rows, threads) * threads * 5 > t.rows * 6;  // too few rows for so many threads
-  if (target.blocks_first < 0 ? few : target.blocks_first == 1) t.rows = 0;
+  if (options.blocks_first < 0 ? few : options.blocks_first == 1) t.rows = 0;
   const std::int64_t usual = t.rows > 0 ? threads : 4 * threads;
-  t.count = static_cast<int>(std::min(target.row_tiles > 0 ? target.row_tiles : usual, s.n * ceil_div(s.out_h, together) * blocks));
+  t.count =
+      static_cast<int>(std::min(options.row_tiles > 0 ? options.row_tiles : usual, s.n * ceil_div(s.out_h, together) * blocks));
   return t;
+}
+
+std::vector<region::Parameters> depthwise_variants(const RowTasks& tasks, std::int64_t rows,
+                                                   const std::vector<std::int64_t>& others, const CodeOptions& usual) {
+  Variants out(usual);
+  for (const std::int64_t r : others) {
+    if (r >= 1 && r != rows) out.add([&](CodeOptions& t) { t.rows = r; });
+  }
+  for (const int ahead : {2, 8}) out.add([&](CodeOptions& t) { t.prefetch = ahead; });
+  if (tasks.count > 1) {
+    out.add([&](CodeOptions& t) { t.blocks_first = tasks.rows > 0 ? 1 : 0; });
+    out.add([&](CodeOptions& t) { t.row_tiles = tasks.count * std::int64_t{2}; });
+  }
+  return out.take();
+}
+
+bool takes_floats(const region::Stage& stage, Dots dots) {
+  const region::Anchor& a = stage.anchor;
+  return !a.integer && (a.weights && a.weights->dtype == ir::DType::bf16) == of_bf16(dots);
+}
+
+bool is_outdated(int lanes) {
+  return lanes == 8 && best_isa() >= Isa::avx512;
 }
 
 Tiling tile_pixels(std::int64_t pixels, int most) {
@@ -299,41 +280,47 @@ int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue) {
   return std::min(12, (quads <= 96 ? 20 : 24) / vectors);
 }
 
-std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream, std::int64_t j,
-                          std::int64_t k) {
+std::int64_t pixel_offset(const ConvSetting& plan, const Phase& phase, int stream, std::int64_t j, std::int64_t k) {
   const auto s = static_cast<std::size_t>(stream);
-  const bool operand = s < stage.operands.size();
-  const region::TensorRef& ref = operand ? stage.operands[s].ref : stage.stores[s - stage.operands.size()];
+  const auto& operands = plan.streams.operands;
+  const region::TensorRef& ref = plan.streams.ref(stream);
   const auto size = static_cast<std::int64_t>(ir::size_of(ref.dtype));
   if (plan.batch_is_pixels) return k * ref.strides[0] * size;
   std::int64_t y = phase.y.first + phase.y.stride * j, x = phase.x.first + phase.x.stride * k;
-  if (operand && stage.operands[s].div.size() == 4) y /= stage.operands[s].div[2], x /= stage.operands[s].div[3];
+  if (s < operands.size() && operands[s].div.size() == 4) y /= operands[s].div[2], x /= operands[s].div[3];
   return (y * ref.strides[2] + x * ref.strides[3]) * size;
 }
 
-Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
-  p = ConvPlan{};
+Result<ConvSetting> match_conv(const region::Region& region, const region::Plan& plan, const CodeOptions& options, Dots dots) {
+  ConvSetting p;
   const bool floats = of_floats(dots), pairs = dots == Dots::pairs;
   const ir::DType type = of_bf16(dots) ? ir::DType::bf16 : ir::DType::f32;
   if (auto why = floats ? read_float_conv(region, p.shape, type) : read_conv(region, p.shape, dots == Dots::vnni || pairs);
       !why.empty())
-    return why;
+    return refuse(std::move(why));
   const auto& stage = region.stages.front();
   p.dots = dots;
+  p.options = options;
+  p.divides = divides(region);
+  p.streams = Streams(stage);
+  p.weights = Constant(*stage.anchor.weights, plan);
+  p.weight_zero = stage.anchor.weight_zero;
   p.element = floats ? static_cast<std::int64_t>(ir::size_of(type)) : 1;
   p.factor = pairs ? 2 : p.element;
   if (floats && p.shape.groups > 1 && p.shape.ic() == 1 && p.shape.oc() == 1)
-    return unmet("channels a group", "1 to 1", "more: lanes are channels of one group");
-  p.halves = pairs ? 1 : weight_halves(stage.anchor);
-  p.tile_pixels = target.pixels;
+    return refuse("channels a group", "1 to 1", "more: lanes are channels of one group");
+  p.halves = pairs ? 1 : weight_halves(p.weight_zero);
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
   p.zero = floats ? 0 : x.quantizer->zero_point.front();
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
-  if (auto why = lower(stage, p.batch_is_pixels, target.vbmi, p.epilogue, target.lanes); !why.empty()) return why;
+  if (auto why = lower(stage, p.batch_is_pixels, options.vbmi, p.epilogue, options.lanes); !why.empty())
+    return refuse(std::move(why));
   p.epilogue.narrows = of_bf16(dots);
-  p.bias_operand = take_bias(stage, plan, p.epilogue);
+  const int bias = take_bias(stage, plan, p.epilogue);
+  p.has_bias = bias >= 0;
+  p.bias = ChannelOperand(stage, plan, bias);
   p.images = p.batch_is_pixels ? 1 : s.n;
   p.merge = choose_merge(s, dots);
   p.groups = s.groups / p.merge;
@@ -354,21 +341,21 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       const bool taps = !ph.y.offset.empty();
       const bool padded = taps && !p.batch_is_pixels && !(inside(ph.y, s.h) && inside(ph.x, s.w));
       const std::int64_t x_pixel = p.bytes(p.batch_is_pixels ? x.strides[0] : x.strides[3]);
-      if (pairs && taps) ph.line = p.batch_is_pixels || one_line(stage, p, x, x_pixel, padded, ph);
-      const auto why = on_tiles(dots) ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
-      if (!why.empty()) return why;
+      if (pairs && taps) ph.line = p.batch_is_pixels || one_line(p, x_pixel, padded, ph);
+      auto why = on_tiles(dots) ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
+      if (!why.empty()) return refuse(std::move(why));
       if (p.halves == 2) {
         const std::vector<std::int64_t> once = ph.segments;
         ph.segments.insert(ph.segments.end(), once.begin(), once.end());
       }
-      ph.flat = p.batch_is_pixels || ph.line || (!ph.copies && linear(stage, p, ph));
+      ph.flat = p.batch_is_pixels || ph.line || (!ph.copies && linear(p, ph));
       ph.pixels = ph.y.count * ph.x.count;
       // Threads share a line of pixels to the pixel, as depthwise convolutions share its rows.
       const std::int64_t line = on_tiles(dots) ? 32 : plan.threads <= 1 ? 24 : 1;
       ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, line) : ph.x.count;
       ph.rows = ceil_div(ph.pixels, ph.row_pixels);
-      divide(stage, p, ph, phases_h * phases_w, plan.threads, target);
-      if (target.prefetch >= 0) ph.ahead = target.prefetch;
+      divide(p, ph, phases_h * phases_w, plan.threads);
+      if (options.prefetch >= 0) ph.ahead = options.prefetch;
       p.phases.push_back(std::move(ph));
     }
   }
@@ -376,21 +363,27 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   const bool brief = !floats && !pairs && (dots == Dots::amx || std::all_of(p.phases.begin(), p.phases.end(), [](const Phase& ph) {
                                              return ph.all_quads() <= kBriefQuads;
                                            }));
-  if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) p.forms = std::move(forms);
-  if (p.forms) p.written = p.epilogue;
+  if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) {
+    p.channels = ChannelValues(stage, plan, forms.requant);
+    p.forms = std::move(forms);
+    p.written = p.epilogue;
+  }
   Curve curve;
-  if (!floats && !pairs && target.vbmi && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
+  if (!floats && !pairs && options.vbmi && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
     Requant channels;
     channels.scale = curve.scale, channels.bias = curve.bias;
     const bool constant = foldable(stage, plan, channels) && (!curve.coded || foldable(stage, plan, curve.coded->requant));
     // A shorter form of the code in the middle would leave the activation behind it as written.
     if (constant && (!p.forms || curve.coded)) {
+      if (curve.coded) channels.scale = curve.coded->requant.scale;
+      p.channels = ChannelValues(stage, plan, channels);
+      p.codes = curve.coded ? ChannelValues(stage, plan, curve.coded->requant) : p.channels;
       p.curve = std::move(curve);
       p.forms.reset();
     }
   }
   fold_zero_points(p.epilogue);
-  p.multiplies = on_tiles(dots) || target.multiply;
+  p.multiplies = on_tiles(dots) || options.multiply;
   if (p.multiplies) multiply_where_exact(p.epilogue);
   if (of_floats(dots)) multiply_in_erf(p.epilogue);
   // Estimate: dots at 85 % of two a clock (of pairs, which an addition follows, of 1.6), plus the epilogue, at the standard machine's clock; weights from beyond L2 at 20 bytes a clock.
@@ -410,7 +403,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   }
   clocks = std::max(clocks, static_cast<double>(p.weight_bytes) / 20);
   p.seconds = clocks / standard_machine().clock_hz + 3e-7;
-  return {};
+  return p;
 }
 
 }  // namespace octavo::cpu::jit

@@ -1,5 +1,5 @@
 // Geometry and decisions of the generated convolution: phases, reduction, channel blocks, pixel row tiles, tasks. Everything here
-// follows from the region and the plan alone, so packing (at build) and code generation (at load) agree.
+// follows from the region and the tactic alone, so packing (at build) and code generation (at load) agree.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "cpu/jit/code_options.h"
+#include "cpu/jit/constants.h"
 #include "cpu/jit/curve.h"
 #include "cpu/jit/forms.h"
-#include "cpu/jit/lower.h"
+#include "cpu/jit/streams.h"
 #include "region/region.h"
 
 namespace octavo::cpu::jit {
@@ -30,15 +32,13 @@ struct ConvShape {
   [[nodiscard]] std::int64_t weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const;
 };
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
-/// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
+/// `weight_zeros`: or with such as weights in two halves can have (ConvSetting::halves).
 [[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
 /// The same for a convolution of floats: data and weights of `type`, f32 or bf16.
 [[nodiscard]] Reasons read_float_conv(const region::Region& region, ConvShape& shape, ir::DType type = ir::DType::f32);
 
-/// The zero point of the weights of an output channel (region::Anchor::weight_zero).
-[[nodiscard]] std::int32_t weight_zero_of(const region::Anchor& anchor, std::int64_t channel);
-/// 2 where the weights have zero points (ConvPlan::halves), else 1.
-[[nodiscard]] int weight_halves(const region::Anchor& anchor);
+/// 2 where the weights have zero points (ConvSetting::halves), else 1.
+[[nodiscard]] int weight_halves(const std::vector<std::int32_t>& zero);
 /// Two numbers of eight bits whose sum is a weight minus its zero point, -255 to 254; the first is half of it, rounded down.
 [[nodiscard]] std::int32_t half_of_weight(std::int32_t weight, bool first);
 
@@ -74,9 +74,11 @@ struct RowTasks {
   std::int64_t rows = 1;
   int count = 1;
 };
-struct Target;
 [[nodiscard]] RowTasks split_rows(const ConvShape& shape, std::int64_t together, std::int64_t blocks, double seconds, int threads,
-                                  const Target& target);
+                                  const CodeOptions& options);
+/// What a depthwise convolution could do otherwise: other numbers of rows than the usual ones, and how it is divided.
+[[nodiscard]] std::vector<region::Parameters> depthwise_variants(const RowTasks& tasks, std::int64_t rows,
+                                                                 const std::vector<std::int64_t>& others, const CodeOptions& usual);
 /// Calls f(image, first row, rows, block) for all calls of the tasks [begin, end).
 template <class F>
 void each_call(const RowTasks& tasks, const ConvShape& s, std::int64_t together, std::int64_t blocks, int begin, int end,
@@ -123,27 +125,6 @@ inline constexpr int kPixelsOfOneVector = 8;
   return limit > 0 ? std::min(most, limit) : most;
 }
 
-/// What code is generated for, beside AVX-512 VNNI: fixed in the tactic's parameters when it is offered, so that packing (at build) and
-/// code generation (at load) agree on every machine.
-struct Target {
-  int lanes = 16;         ///< Epilogue::lanes; the family says it, not a parameter
-  bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
-  bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
-  /// 0 and -1: as estimates have it.
-  int pixels = 0;         ///< parameter "pixels": the most pixels of a tile of vpdpbusd, where registers hold as many
-  int vectors = 0;        ///< parameter "vectors", of floats: the most vectors of a block
-  std::int64_t rows = 0;  ///< parameter "rows", of depthwise: rows computed together; sliding window: of a block, before the next
-  std::int64_t row_tiles = 0;  ///< parameter "row_tiles": into so many row tiles, if there are as many rows; depthwise: tasks
-  int blocks_first = -1;       ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
-  int prefetch = -1;           ///< parameter "prefetch": how many blocks ahead weights are fetched; depthwise: rows of the input
-  bool operator==(const Target&) const = default;
-  /// Of this machine; of a tactic.
-  [[nodiscard]] static Target here();
-  [[nodiscard]] static Target of(const region::Tactic& tactic);
-  /// Adds the parameters that `of` reads.
-  void write(region::Tactic& tactic) const;
-};
-
 /// Where the products are computed: vpdpbusd on registers, AMX tiles (amx_plan.h), fused multiply-adds of floats, or vpmaddwd on pairs
 /// of 16 bits (AVX2), to which codes are widened in the strip, their zero point subtracted; products of bfloat16 by vdpbf16ps or on
 /// tiles. A quad of a reduction is four bytes of a pixel: four codes, two of those pairs' numbers or of bfloat16, or one float.
@@ -158,6 +139,15 @@ enum class Dots : std::uint8_t { vnni, amx, floats, pairs, bf16, bf16_tiles };
 [[nodiscard]] constexpr bool of_floats(Dots dots) {
   return dots == Dots::floats || of_bf16(dots);
 }
+
+/// Capabilities beside the level of the family.
+[[nodiscard]] inline std::vector<std::string_view> capabilities_of(Dots dots) {
+  return of_bf16(dots) ? std::vector<std::string_view>{"avx512bf16"} : std::vector<std::string_view>{};
+}
+/// Is the stage's anchor one of floats of the type that is multiplied?
+[[nodiscard]] bool takes_floats(const region::Stage& stage, Dots dots);
+/// Narrow vectors are for machines that have no wide ones.
+[[nodiscard]] bool is_outdated(int lanes);
 
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {
@@ -198,18 +188,24 @@ struct Phase {
   }
 };
 
-struct ConvPlan {
+struct ConvSetting {
   ConvShape shape;
   Dots dots = Dots::vnni;
-  Epilogue epilogue;           ///< as the blocks without a shorter form run it
-  Epilogue written;            ///< the same before divisions became multiplications
-  int tile_pixels = 0;         ///< Target::pixels
-  bool multiplies = false;     ///< divisions are multiplications where that is exact (division.h)
-  std::optional<Forms> forms;  ///< blocks may run a shorter form of `epilogue`
-  std::optional<Curve> curve;  ///< or that, its table packed
-  int bias_operand = -1;       ///< constants that are added to the sums: part of their initial values; -1: none
-  std::int64_t element = 1;    ///< bytes of an element of the input
-  std::int64_t factor = 1;     ///< bytes of one as the products read it
+  CodeOptions options;
+  bool divides = false;  ///< the program has a division
+  Streams streams;
+  Constant weights;
+  std::vector<std::int32_t> weight_zero;  ///< of the weights: region::Anchor::weight_zero
+  Epilogue epilogue;                      ///< as the blocks without a shorter form run it
+  Epilogue written;                       ///< the same before divisions became multiplications
+  bool multiplies = false;                ///< divisions are multiplications where that is exact (division.h)
+  std::optional<Forms> forms;             ///< blocks may run a shorter form of `epilogue`
+  std::optional<Curve> curve;             ///< or that, its table packed
+  bool has_bias = false;                  ///< constants that are added to the sums: part of their initial values
+  ChannelOperand bias;
+  ChannelValues channels, codes;  ///< of forms, or of the curve: scales and biases, and those of the code in the middle
+  std::int64_t element = 1;       ///< bytes of an element of the input
+  std::int64_t factor = 1;        ///< bytes of one as the products read it
   bool batch_is_pixels = false;
   bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
@@ -220,7 +216,7 @@ struct ConvPlan {
   std::int32_t zero = 0;  ///< of x
   /// What the sums of the weights are multiplied by in the initial values: the strip of pairs has no zero point any more.
   [[nodiscard]] std::int32_t zero_in_sums() const { return dots == Dots::pairs ? 0 : zero; }
-  [[nodiscard]] bool starts_at_zero() const { return zero_in_sums() == 0 && bias_operand < 0; }
+  [[nodiscard]] bool starts_at_zero() const { return zero_in_sums() == 0 && !has_bias; }
   std::vector<Phase> phases;
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;
@@ -229,16 +225,15 @@ struct ConvPlan {
 };
 inline constexpr int kMostThreads = 256;  ///< for which work is divided; more get what there is
 
-/// Blocks and row tiles of a phase (ConvPlan::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
+/// Blocks and row tiles of a phase (ConvSetting::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
 /// how many share the convolution.
-void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads, const Target& target);
+void divide(ConvSetting& plan, Phase& phase, std::int64_t phases, int threads);
 
-/// Empty, or the refusal.
-[[nodiscard]] Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& out,
-                                Dots dots = Dots::vnni);
+/// The setting of a convolution, or of a transposed one.
+[[nodiscard]] Result<ConvSetting> match_conv(const region::Region& region, const region::Plan& plan, const CodeOptions& options,
+                                             Dots dots = Dots::vnni);
 
-/// Byte offset of pixel (row j, column k) of the phase's output grid in stream s, relative to the tensor's first element.
-[[nodiscard]] std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream,
-                                        std::int64_t j, std::int64_t k);
+/// Byte offset of pixel (row j, column k) of the phase's output grid in a stream, relative to the tensor's first element.
+[[nodiscard]] std::int64_t pixel_offset(const ConvSetting& plan, const Phase& phase, int stream, std::int64_t j, std::int64_t k);
 
 }  // namespace octavo::cpu::jit

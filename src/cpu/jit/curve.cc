@@ -424,12 +424,10 @@ std::int32_t settled_code(const Curve& curve, const CurveTable& table, const Cod
 
 }  // namespace
 
-Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const region::Plan& plan, const Curve& curve,
+Result<std::vector<ir::Tensor>> pack_curve(const ChannelValues& values, const ChannelValues& codes, const Curve& curve,
                                            const std::vector<LineBlock>& blocks, std::int64_t init_count) {
-  Requant operands;
-  operands.scale = curve.coded ? curve.coded->requant.scale : curve.scale, operands.bias = curve.bias;
-  OCTAVO_TRY(const ChannelValues values, ChannelValues::of(region, plan, operands));
-  OCTAVO_TRY(const ChannelValues codes, ChannelValues::of(region, plan, curve.coded ? curve.coded->requant : operands));
+  OCTAVO_CHECK(values.check());
+  OCTAVO_CHECK(codes.check());
   const auto scale_of = [&](std::int64_t channel) { return curve.coded ? curve.coded->factor : values.scale(channel); };
   // |acc|, or |code|, at most.
   const auto most = [&](std::int64_t sum) {

@@ -80,8 +80,10 @@ struct CurveTable {
 
 /// f32[2 * init_count] and s32[init_count / 16] as pack_lines (requant.h) returns them; then f32[kCurveFloats].
 inline constexpr std::int64_t kCurveFloats = (kCurveDegree + 1) * kCurvePieces + 16;
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const region::Plan& plan, const Curve& curve,
-                                                         const std::vector<LineBlock>& blocks, std::int64_t init_count);
+/// `values`: scale (of the code in the middle where there is one) and bias of x; `codes`: those of that code.
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_curve(const ChannelValues& values, const ChannelValues& codes,
+                                                         const Curve& curve, const std::vector<LineBlock>& blocks,
+                                                         std::int64_t init_count);
 /// The epilogue with the packed table: streams are m, b (f32, a channel each), e's operands, then the stores.
 [[nodiscard]] Epilogue curve_epilogue(const Epilogue& e, const Curve& curve, const float* table);
 

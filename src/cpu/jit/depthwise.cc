@@ -9,17 +9,18 @@
 #include <tuple>
 
 #include "base/machine.h"
-#include "cpu/isa.h"
 #include "cpu/jit/constants.h"
 #include "cpu/jit/division.h"
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/generated.h"
+#include "cpu/table.h"
 
-namespace octavo::cpu::jit {
+namespace octavo::cpu {
+namespace jit {
 namespace {
 
 /// Clocks for 64 channels of one output pixel, without the epilogue.
-double clocks_per_pixel(const DepthwisePlan& d) {
+double clocks_per_pixel(const DepthwiseSetting& d) {
   double dots = 0;
   for (std::int64_t r = 0; r < d.rows; ++r) {
     for (std::int64_t q = 0; q < d.quads; ++q) dots += d.uses(r, q) ? 4.0 * static_cast<double>(d.shape.kw) : 0;
@@ -29,9 +30,9 @@ double clocks_per_pixel(const DepthwisePlan& d) {
 }
 
 /// `only`: so many, if that is not 0.
-void choose_rows(DepthwisePlan& d, std::int64_t only) {
+void choose_rows(DepthwiseSetting& d, std::int64_t only) {
   double best = 1e300;
-  DepthwisePlan chosen = d;
+  DepthwiseSetting chosen = d;
   for (std::int64_t rows : {1, 2, 4}) {
     if (rows > d.shape.out_h) break;
     if (only > 0 && rows != only) continue;
@@ -54,14 +55,10 @@ struct StripCode {
 
 class DepthwiseKernel final : public region::HostKernel {
  public:
-  DepthwiseKernel(const region::Region& region, DepthwisePlan plan, std::span<const std::byte* const> packed, bool vbmi)
-      : d_(std::move(plan)),
-        stage_(region.stages.front()),
-        weights_(packed[0]),
-        init_(reinterpret_cast<const std::int32_t*>(packed[1])) {
-    stage_.anchor.weights.reset();
+  DepthwiseKernel(DepthwiseSetting plan, Packed packed)
+      : d_(std::move(plan)), weights_(packed[0].data()), init_(reinterpret_cast<const std::int32_t*>(packed[1].data())) {
     padding_.fill(static_cast<std::byte>(d_.zero));
-    generate(vbmi);
+    generate(d_.options.vbmi);
     // One strip for the full blocks, one for the last block: where the padding columns are differs with the vector count.
     for (std::size_t i : {std::size_t{0}, d_.blocks.size() - 1}) {
       strip_bytes_.push_back(static_cast<std::size_t>(d_.quads * d_.input_columns(d_.strip) * d_.blocks[i].vectors * 64));
@@ -93,7 +90,7 @@ class DepthwiseKernel final : public region::HostKernel {
  private:
   /// What output rows from y on read and those before them do not.
   void fetch_after(const region::Memory& memory, std::int64_t image, std::int64_t y, const Block& block) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = d_.streams.input;
     const std::int64_t from = (y - 1) * d_.shape.stride[0] - d_.shape.pads[0] + (d_.shape.kh - 1) * d_.shape.dilation[0] + 1;
     fetch_rows(memory.at(x) + image * x.strides[0] + block.first_channel, x, from, from + d_.ahead, block.channels);
   }
@@ -124,7 +121,7 @@ class DepthwiseKernel final : public region::HostKernel {
     each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t) {
       if (interleaves.count({b.vectors, b.tail}) == 0)
         interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
-      const Tiling t = tile_pixels(strips[i], DepthwisePlan::most_columns(rows, b.vectors));
+      const Tiling t = tile_pixels(strips[i], DepthwiseSetting::most_columns(rows, b.vectors));
       for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
         const auto key = tile_of(b, width, rows, i);
         if (tiles.count(key) == 0) tiles[key] = emit_depthwise_tile(code_, pool, d_, key, vbmi);
@@ -141,16 +138,11 @@ class DepthwiseKernel final : public region::HostKernel {
       StripCode& code = list[n];
       const auto tile = [&](int width) { return reinterpret_cast<TileFn>(base + tiles.at(tile_of(b, width, rows, i))); };
       code.interleave = reinterpret_cast<InterleaveFn>(base + interleaves.at({b.vectors, b.tail}));
-      code.tiling = tile_pixels(strips[i], DepthwisePlan::most_columns(rows, b.vectors));
+      code.tiling = tile_pixels(strips[i], DepthwiseSetting::most_columns(rows, b.vectors));
       code.big = tile(code.tiling.big);
       code.small = code.tiling.small_count > 0 ? tile(code.tiling.small) : nullptr;
       code.table = tables_.at({rows, strips[i], b.vectors}).data();
     });
-  }
-
-  [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
-    const auto n = static_cast<std::size_t>(s);
-    return n < stage_.operands.size() ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
   }
 
   [[nodiscard]] std::vector<std::int32_t> make_table(std::int64_t rows, const Tiling& t, int vectors) const {
@@ -162,14 +154,7 @@ class DepthwiseKernel final : public region::HostKernel {
         for (std::int64_t k = first; k < first + width; ++k) {
           table.push_back(static_cast<std::int32_t>(first * d_.shape.stride[1] * vectors * 64));
           table.resize(table.size() + static_cast<std::size_t>(d_.epilogue.columns - 1));
-          for (int s = 0; s < d_.epilogue.stream_count(); ++s) {
-            const int column = d_.epilogue.stream(s).column;
-            if (column < 0) continue;
-            const auto& ref = stream_ref(s);
-            const auto size = static_cast<std::int64_t>(ir::size_of(ref.dtype));
-            table[table.size() - static_cast<std::size_t>(d_.epilogue.columns - column)] =
-                static_cast<std::int32_t>((r * ref.strides[2] + k * ref.strides[3]) * size);
-          }
+          d_.streams.fill_columns(table.data() + table.size() - static_cast<std::size_t>(d_.epilogue.columns), d_.epilogue, r, k);
         }
       }
       first += width;
@@ -199,7 +184,7 @@ class DepthwiseKernel final : public region::HostKernel {
 
   void run_strip(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t first, std::int64_t columns,
                  const Block& block, const StripCode& code, std::byte* strip) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = d_.streams.input;
     const ConvShape& s = d_.shape;
     const Columns c = input_range(first, columns);
     const auto column_bytes = static_cast<std::size_t>(block.vectors) * 64;
@@ -221,14 +206,7 @@ class DepthwiseKernel final : public region::HostKernel {
     args.x = strip;
     args.weights = weights_ + block.weights;
     args.init = init_ + block.init;
-    for (int k = 0; k < d_.epilogue.stream_count(); ++k) {
-      const auto& ref = stream_ref(k);
-      const Stream& stream = d_.epilogue.stream(k);
-      std::int64_t at = image * ref.strides[0];
-      if (stream.column >= 0) at += y * ref.strides[2] + first * ref.strides[3];
-      if (stream.access == Access::channel || stream.access == Access::full) at += block.first_channel;
-      args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
-    }
+    d_.streams.place(args.stream, d_.epilogue, memory, image, y, first, block.first_channel);
     args.tiles = code.tiling.big_count;
     code.big(&args);
     if (code.tiling.small_count == 0) return;
@@ -236,8 +214,7 @@ class DepthwiseKernel final : public region::HostKernel {
     code.small(&args);
   }
 
-  DepthwisePlan d_;
-  region::Stage stage_;
+  DepthwiseSetting d_;
   const std::byte* weights_;
   const std::int32_t* init_;
   alignas(64) std::array<std::byte, 64> padding_{};
@@ -249,44 +226,45 @@ class DepthwiseKernel final : public region::HostKernel {
 
 }  // namespace
 
-std::int64_t DepthwisePlan::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
+std::int64_t DepthwiseSetting::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
   const std::int64_t from = 4 * q + b - r * shape.stride[0];
   if (from < 0 || from % shape.dilation[0] != 0 || from / shape.dilation[0] >= shape.kh) return -1;
   return from / shape.dilation[0];
 }
 
-bool DepthwisePlan::uses(std::int64_t r, std::int64_t q) const {
+bool DepthwiseSetting::uses(std::int64_t r, std::int64_t q) const {
   for (std::int64_t b = 0; b < 4; ++b) {
     if (kernel_row(r, q, b) >= 0) return true;
   }
   return false;
 }
 
-int DepthwisePlan::most_columns(std::int64_t tile_rows, int vectors) {
+int DepthwiseSetting::most_columns(std::int64_t tile_rows, int vectors) {
   return std::clamp(24 / (static_cast<int>(tile_rows) * vectors), 1, 6);
 }
 
-Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target, DepthwisePlan& d) {
-  d = DepthwisePlan{};
-  if (auto why = read_conv(region, d.shape, true); !why.empty()) return why;
+Result<DepthwiseSetting> match_depthwise(const region::Region& region, const region::Plan& plan, const CodeOptions& options) {
+  DepthwiseSetting d;
+  if (auto why = read_conv(region, d.shape, true); !why.empty()) return refuse(std::move(why));
   const ConvShape& s = d.shape;
-  if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
-  if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
-  if (s.kh * s.kw > 121) return unmet("kernel taps", s.kh * s.kw, "at most 121");
+  if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
+  if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
+  if (s.kh * s.kw > 121) return refuse("kernel taps", s.kh * s.kw, "at most 121");
   const auto& stage = region.stages.front();
-  for (std::size_t k = 0; k < stage.operands.size(); ++k) {
-    for (auto v : stage.operands[k].div) {
-      if (v != 1) return unmet("repetition of an operand", v, "1");
-    }
-  }
-  if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
-  if (target.multiply) multiply_where_exact(d.epilogue);
+  if (auto why = why_repeated(stage); !why.empty()) return refuse(std::move(why));
+  d.options = options;
+  d.divides = divides(region);
+  d.streams = Streams(stage);
+  d.weights = Constant(*stage.anchor.weights, plan);
+  d.weight_zero = stage.anchor.weight_zero;
+  if (auto why = lower(stage, false, options.vbmi, d.epilogue); !why.empty()) return refuse(std::move(why));
+  if (options.multiply) multiply_where_exact(d.epilogue);
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
-  d.halves = weight_halves(stage.anchor);
-  if (target.rows > 0 && (target.rows > std::min<std::int64_t>(4, s.out_h) || target.rows == 3))
-    return unmet("rows together", target.rows, "1, 2 or 4, and no more than there are");
-  choose_rows(d, target.rows);
-  d.ahead = std::max(0, target.prefetch);
+  d.halves = weight_halves(d.weight_zero);
+  if (options.rows > 0 && (options.rows > std::min<std::int64_t>(4, s.out_h) || options.rows == 3))
+    return refuse("rows together", options.rows, "1, 2 or 4, and no more than there are");
+  choose_rows(d, options.rows);
+  d.ahead = std::max(0, options.prefetch);
   d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));
   for (std::int64_t c = 0; c < s.c; c += 64) {
     Block b = block_at(c, s.c);
@@ -302,17 +280,16 @@ Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, c
   }
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / standard_machine().clock_hz + 3e-7;
-  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
-  return {};
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, options);
+  return d;
 }
 
-Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan, const DepthwisePlan& d) {
-  OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
+Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& d) {
+  OCTAVO_TRY(const auto* w, d.weights.data<std::int8_t>("weights"));
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), init(ir::DType::s32, {d.init_count});
   auto* wp = weights.mutable_data<std::int8_t>().data();
   auto* ip = init.mutable_data<std::int32_t>().data();
   const ConvShape& s = d.shape;
-  const region::Anchor& anchor = region.stages.front().anchor;
   for (const Block& b : d.blocks) {
     std::int8_t* to = wp + b.weights;
     for (std::int64_t q = 0; q < d.quads; ++q) {
@@ -324,7 +301,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
               if (c >= b.channels || ky < 0) continue;
               const std::int32_t weight = w[((b.first_channel + c) * s.kh + ky) * s.kw + k];
               *to = static_cast<std::int8_t>(
-                  d.halves == 1 ? weight : half_of_weight(weight - weight_zero_of(anchor, b.first_channel + c), i < 64));
+                  d.halves == 1 ? weight : half_of_weight(weight - weight_zero_of(d.weight_zero, b.first_channel + c), i < 64));
             }
           }
         }
@@ -333,16 +310,48 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
     for (std::int64_t c = 0; c < b.channels; ++c) {
       std::int64_t sum = 0;
       for (std::int64_t k = 0; k < s.kh * s.kw; ++k)
-        sum += w[(b.first_channel + c) * s.kh * s.kw + k] - weight_zero_of(anchor, b.first_channel + c);
+        sum += w[(b.first_channel + c) * s.kh * s.kw + k] - weight_zero_of(d.weight_zero, b.first_channel + c);
       ip[b.init + c] = static_cast<std::int32_t>(-d.zero * sum);
     }
   }
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
 }
 
-Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan d,
-                                                           std::span<const std::byte* const> packed, bool vbmi) {
-  return make_generated<DepthwiseKernel>(region, std::move(d), packed, vbmi);
+namespace {
+
+class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
+ public:
+  DepthwiseFamily()
+      : FamilyOf({.name = "depthwise.u8s8.avx512vnni.jit", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
+  bool about(const Region& r) const override { return is_one(r, ir::Op::conv) && only(r).anchor.as<ir::Window>().group > 1; }
+  Parameters parameters_here() const override { return CodeOptions::here(); }
+  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
+  Match<DepthwiseSetting> match(const Request& q) const override {
+    return match_depthwise(q.region, q.plan, CodeOptions::of(q.parameters));
+  }
+  double cost(const DepthwiseSetting& d, Isa) const override { return d.seconds; }
+  Parameters parameters(const DepthwiseSetting& d, const Parameters& given) const override {
+    return with_effect(given, !d.epilogue.tables.empty(), d.divides);
+  }
+  std::vector<Parameters> variants(const DepthwiseSetting& d) const override {
+    return depthwise_variants(d.tasks, d.rows, {1, 2, 4}, d.options);
+  }
+  std::vector<std::int64_t> packed_bytes(const DepthwiseSetting& d) const override { return {d.weight_bytes, d.init_count * 4}; }
+  Result<std::vector<ir::Tensor>> pack(const DepthwiseSetting& d) const override { return pack_depthwise(d); }
+  Result<std::unique_ptr<Kernel>> load(DepthwiseSetting d, Packed packed) const override {
+    return make_generated<DepthwiseKernel>(std::move(d), packed);
+  }
+
+ private:
+  static constexpr std::array kLevels{Isa::avx512vnni};
+};
+
+}  // namespace
+}  // namespace jit
+
+const Family& generated_depthwise_family() {
+  static const jit::DepthwiseFamily family;
+  return family;
 }
 
-}  // namespace octavo::cpu::jit
+}  // namespace octavo::cpu

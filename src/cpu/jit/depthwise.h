@@ -19,11 +19,16 @@
 
 namespace octavo::cpu::jit {
 
-struct DepthwisePlan {
+struct DepthwiseSetting {
   ConvShape shape;
+  CodeOptions options;
+  bool divides = false;  ///< the program has a division
+  Streams streams;
+  Constant weights;
+  std::vector<std::int32_t> weight_zero;
   Epilogue epilogue;
   std::int32_t zero = 0;
-  int halves = 1;               ///< as ConvPlan::halves; both are applied to what is in a register
+  int halves = 1;               ///< as ConvSetting::halves; both are applied to what is in a register
   std::int64_t rows = 1;        ///< output rows computed together
   std::int64_t input_rows = 1;  ///< that they read
   std::int64_t quads = 1;
@@ -46,12 +51,9 @@ struct DepthwisePlan {
   [[nodiscard]] static int most_columns(std::int64_t tile_rows, int vectors);
 };
 
-[[nodiscard]] Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target,
-                                     DepthwisePlan& out);
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan,
-                                                             const DepthwisePlan& dw);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan dw,
-                                                                         std::span<const std::byte* const> packed, bool vbmi);
+[[nodiscard]] Result<DepthwiseSetting> match_depthwise(const region::Region& region, const region::Plan& plan,
+                                                       const CodeOptions& options);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& dw);
 
 /// What the interleaving function receives: `count` columns of four rows.
 struct InterleaveArgs {
@@ -70,6 +72,6 @@ struct DepthwiseTile {
   std::int64_t strip_columns = 1;  ///< output columns of the strip
   auto operator<=>(const DepthwiseTile&) const = default;
 };
-std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwisePlan& dw, const DepthwiseTile& tile, bool vbmi);
+std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwiseSetting& dw, const DepthwiseTile& tile, bool vbmi);
 
 }  // namespace octavo::cpu::jit

@@ -89,7 +89,7 @@ namespace {
 
 /// The dots of a tile: pixels row by row, pixel r * columns + k. args.x: the interleaved strip; table column 0: the tile's first
 /// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/lab/kernels.md).
-void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Tile& t) {
+void emit_dots(Code& c, const DepthwiseSetting& d, const DepthwiseTile& s, const Tile& t) {
   const Reg64 x = c.r8, w = c.r9;
   c.mov(x, c.ptr[c.rdi + kTable]);
   c.movsxd(x, c.dword[x]);
@@ -128,7 +128,7 @@ void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Ti
 
 }  // namespace
 
-std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwisePlan& dw, const DepthwiseTile& shape, bool vbmi) {
+std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwiseSetting& dw, const DepthwiseTile& shape, bool vbmi) {
   Emitter emitter(c, pool, dw.epilogue, vbmi);
   const Tile tile{.pixels = shape.columns * shape.rows, .vectors = shape.vectors, .tail = shape.tail};
   return emit_tile_loop(c, emitter, tile, dw.epilogue.columns, [&] { emit_dots(c, dw, shape, tile); });

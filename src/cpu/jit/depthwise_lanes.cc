@@ -12,8 +12,10 @@
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/forms.h"
 #include "cpu/jit/generated.h"
+#include "cpu/table.h"
 
-namespace octavo::cpu::jit {
+namespace octavo::cpu {
+namespace jit {
 namespace {
 
 /// Addresses inside code are 32 bits.
@@ -23,13 +25,9 @@ constexpr std::int64_t kVectors = 2;
 
 class DepthwiseLanesKernel final : public region::HostKernel {
  public:
-  DepthwiseLanesKernel(const region::Region& region, DepthwiseLanesPlan plan, std::span<const std::byte* const> packed, bool vbmi)
-      : d_(std::move(plan)),
-        stage_(region.stages.front()),
-        weights_(packed[0]),
-        init_(reinterpret_cast<const std::int32_t*>(packed[1])) {
-    stage_.anchor.weights.reset();
-    generate(vbmi);
+  DepthwiseLanesKernel(DepthwiseLanesSetting plan, Packed packed)
+      : d_(std::move(plan)), weights_(packed[0].data()), init_(reinterpret_cast<const std::int32_t*>(packed[1].data())) {
+    generate(d_.options.vbmi);
   }
 
   [[nodiscard]] int tasks() const override { return d_.tasks.count; }
@@ -99,28 +97,18 @@ class DepthwiseLanesKernel final : public region::HostKernel {
     }
   }
 
-  [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
-    const auto n = static_cast<std::size_t>(s);
-    return n < stage_.operands.size() ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
-  }
-
   void make_table() {
     const auto columns = static_cast<std::size_t>(d_.epilogue.columns);
     table_.resize(static_cast<std::size_t>(d_.shape.out_w) * columns);
     for (std::int64_t k = 0; k < d_.shape.out_w; ++k) {
       std::int32_t* row = table_.data() + static_cast<std::size_t>(k) * columns;
       row[0] = static_cast<std::int32_t>((k * d_.shape.stride[1] - d_.shape.pads[1]) * d_.pixel_bytes);
-      for (int s = 0; s < d_.epilogue.stream_count(); ++s) {
-        const int column = d_.epilogue.stream(s).column;
-        if (column < 0) continue;
-        const auto& ref = stream_ref(s);
-        row[column] = static_cast<std::int32_t>(k * ref.strides[3] * static_cast<std::int64_t>(ir::size_of(ref.dtype)));
-      }
+      d_.streams.fill_columns(row, d_.epilogue, 0, k);
     }
   }
 
   void run_row(const region::Memory& memory, std::int64_t image, std::int64_t y, std::size_t b) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = d_.streams.input;
     const ConvShape& s = d_.shape;
     const Block& block = d_.blocks[b];
     const std::byte* channels = memory.at(x) + (image * x.strides[0] + block.first_channel) * d_.element();
@@ -136,22 +124,14 @@ class DepthwiseLanesKernel final : public region::HostKernel {
     args.x = channels + row * d_.row_bytes;
     args.weights = weights_ + block.weights;
     args.init = init_ + block.init;
-    for (int k = 0; k < d_.epilogue.stream_count(); ++k) {
-      const auto& ref = stream_ref(k);
-      const Stream& stream = d_.epilogue.stream(k);
-      std::int64_t at = image * ref.strides[0];
-      if (stream.column >= 0) at += y * ref.strides[2];
-      if (stream.access == Access::channel || stream.access == Access::full) at += block.first_channel;
-      args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
-    }
+    d_.streams.place(args.stream, d_.epilogue, memory, image, y, 0, block.first_channel);
     for (const Run& run : runs_[range_of_[static_cast<std::size_t>(y)]][b]) {
       args.tiles = run.tiles;  // the table goes on where the last call left it
       run.code(&args);
     }
   }
 
-  DepthwiseLanesPlan d_;
-  region::Stage stage_;
+  DepthwiseLanesSetting d_;
   const std::byte* weights_;
   const std::int32_t* init_;  ///< or floats; TileArgs moves 32 bits
   Code code_;
@@ -162,7 +142,7 @@ class DepthwiseLanesKernel final : public region::HostKernel {
 
 }  // namespace
 
-TapRange DepthwiseLanesPlan::taps(int axis, std::int64_t at) const {
+TapRange DepthwiseLanesSetting::taps(int axis, std::int64_t at) const {
   const auto a = static_cast<std::size_t>(axis);
   const std::int64_t first = at * shape.stride[a] - shape.pads[a], size = axis == 0 ? shape.h : shape.w;
   TapRange r{0, axis == 0 ? shape.kh : shape.kw};
@@ -171,45 +151,47 @@ TapRange DepthwiseLanesPlan::taps(int axis, std::int64_t at) const {
   return r.begin == r.end ? TapRange{} : r;
 }
 
-int DepthwiseLanesPlan::most_columns(int vectors) const {
+int DepthwiseLanesSetting::most_columns(int vectors) const {
   const int registers = epilogue.registers() - spare_registers() - static_cast<int>(shape.kw) * vectors;
   return std::clamp(registers / vectors, 1, vectors == 1 ? 12 : 8);
 }
 
-Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, Dots dots,
-                             DepthwiseLanesPlan& d) {
-  d = DepthwiseLanesPlan{};
+Result<DepthwiseLanesSetting> match_depthwise_lanes(const region::Region& region, const region::Plan& plan,
+                                                    const CodeOptions& options, Dots dots) {
+  DepthwiseLanesSetting d;
   const bool codes = !of_floats(dots);
   d.codes = codes, d.bf16 = of_bf16(dots);
   const ir::DType type = d.bf16 ? ir::DType::bf16 : ir::DType::f32;
-  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape, type); !why.empty()) return why;
+  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape, type); !why.empty())
+    return refuse(std::move(why));
   const ConvShape& s = d.shape;
-  if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
-  if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
-  if (s.kw > kMostKernelColumns) return unmet("kernel columns", s.kw, fmt::format("at most {}", kMostKernelColumns));
-  if (s.kh * s.kw > 121) return unmet("kernel taps", s.kh * s.kw, "at most 121");
+  if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
+  if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
+  if (s.kw > kMostKernelColumns) return refuse("kernel columns", s.kw, fmt::format("at most {}", kMostKernelColumns));
+  if (s.kh * s.kw > 121) return refuse("kernel taps", s.kh * s.kw, "at most 121");
   const auto& stage = region.stages.front();
-  for (const auto& operand : stage.operands) {
-    for (auto v : operand.div) {
-      if (v != 1) return unmet("repetition of an operand", v, "1");
-    }
-  }
+  if (auto why = why_repeated(stage); !why.empty()) return refuse(std::move(why));
+  d.options = options;
+  d.divides = divides(region);
+  d.streams = Streams(stage);
+  d.weights = Constant(*stage.anchor.weights, plan);
+  d.weight_zero = stage.anchor.weight_zero;
   const auto& x = stage.anchor.inputs.front();
   d.row_bytes = x.strides[2] * d.element(), d.pixel_bytes = x.strides[3] * d.element();
   d.zero = codes ? x.quantizer->zero_point.front() : 0;
   const std::int64_t reach =
       (s.kh * s.dilation[0] + 1) * d.row_bytes + (s.kw * s.dilation[1] + s.out_w * s.stride[1]) * d.pixel_bytes;
-  if (reach >= kMostReach) return unmet("bytes of a window's rows", reach, fmt::format("less than {}", kMostReach));
-  if (auto why = lower(stage, false, target.vbmi, d.epilogue, target.lanes); !why.empty()) return why;
+  if (reach >= kMostReach) return refuse("bytes of a window's rows", reach, fmt::format("less than {}", kMostReach));
+  if (auto why = lower(stage, false, options.vbmi, d.epilogue, options.lanes); !why.empty()) return refuse(std::move(why));
   d.epilogue.narrows = d.bf16;
-  d.bias_operand = take_bias(stage, plan, d.epilogue);
+  d.bias = ChannelOperand(stage, plan, take_bias(stage, plan, d.epilogue));
   if (codes) fold_zero_points(d.epilogue);
-  if (target.multiply) multiply_where_exact(d.epilogue);
-  d.ahead = std::max(0, target.prefetch);
-  const std::int64_t lanes = target.lanes, vectors = ceil_div(s.c, lanes), blocks = ceil_div(vectors, lanes == 16 ? kVectors : 1);
+  if (options.multiply) multiply_where_exact(d.epilogue);
+  d.ahead = std::max(0, options.prefetch);
+  const std::int64_t lanes = options.lanes, vectors = ceil_div(s.c, lanes), blocks = ceil_div(vectors, lanes == 16 ? kVectors : 1);
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t first = vectors * i / blocks * lanes;
-    Block b = block_at(first, std::min(s.c, vectors * (i + 1) / blocks * lanes), target.lanes);
+    Block b = block_at(first, std::min(s.c, vectors * (i + 1) / blocks * lanes), options.lanes);
     b.weights = d.weight_bytes;
     b.init = d.init_count;
     d.weight_bytes += s.kh * s.kw * b.vectors * lanes * 4;
@@ -218,8 +200,9 @@ Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& p
   }
   // All channels of the rows that are computed together stay in L2, so that their lines come once.
   const std::int64_t row = s.stride[0] * s.w * d.pixel_bytes + s.out_w * s.c * d.element();
-  d.rows = target.rows > 0 ? target.rows
-                           : std::clamp<std::int64_t>(standard_machine().l2_bytes / 3 / std::max<std::int64_t>(1, row), 1, s.out_h);
+  d.rows = options.rows > 0
+               ? options.rows
+               : std::clamp<std::int64_t>(standard_machine().l2_bytes / 3 / std::max<std::int64_t>(1, row), 1, s.out_h);
   double clocks = 0;
   for (const Block& b : d.blocks)
     clocks += b.vectors * (static_cast<double>(s.kh * s.kw) / (codes ? 1.1 : 1.6) + 1.5 +
@@ -227,18 +210,17 @@ Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& p
               1;
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / standard_machine().clock_hz + 3e-7;
-  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
-  return {};
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, options);
+  return d;
 }
 
 namespace {
 
 /// `Weight`: in the file; `Lane`: as packed; `lane` makes one of the other, given the channel.
 template <class Weight, class Lane, class Convert>
-Result<std::vector<ir::Tensor>> pack_as(const region::Region& region, const region::Plan& plan, const DepthwiseLanesPlan& d,
-                                        ir::DType type, const Convert& lane) {
-  OCTAVO_TRY(const auto* w, constant_at<Weight>(region, plan, *region.stages.front().anchor.weights, "weights"));
-  OCTAVO_TRY(const std::vector<Lane> bias, biases<Lane>(region, plan, d.bias_operand, d.shape.c));
+Result<std::vector<ir::Tensor>> pack_as(const DepthwiseLanesSetting& d, ir::DType type, const Convert& lane) {
+  OCTAVO_TRY(const auto* w, d.weights.data<Weight>("weights"));
+  OCTAVO_TRY(const std::vector<Lane> bias, d.bias.values<Lane>(d.shape.c));
   const std::int64_t taps = d.shape.kh * d.shape.kw;
   ir::Tensor weights(type, {d.weight_bytes / 4}), init(type, {d.init_count});
   auto* wp = weights.mutable_data<Lane>().data();
@@ -253,23 +235,67 @@ Result<std::vector<ir::Tensor>> pack_as(const region::Region& region, const regi
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
 }
 
+struct Kind {
+  std::string_view name;
+  Dots dots;
+  int lanes;
+  std::array<Isa, 1> level;
+};
+constexpr std::array kKinds{Kind{"depthwise.f32.avx512.jit", Dots::floats, 16, {Isa::avx512}},
+                            Kind{"depthwise.f32.avx2.jit", Dots::floats, 8, {Isa::avx2}},
+                            Kind{"depthwise.bf16.avx512.jit", Dots::bf16, 16, {Isa::avx512vnni}},
+                            Kind{"depthwise.u8s8.avx2.jit", Dots::pairs, 8, {Isa::avx2}}};
+
+class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
+ public:
+  explicit DepthwiseLanesFamily(const Kind& kind)
+      : FamilyOf({.name = kind.name,
+                  .levels = kind.level,
+                  .required = capabilities_of(kind.dots),
+                  .parameters = kCodeParameters,
+                  .rank = 0}),
+        kind_(kind) {}
+  bool about(const Region& r) const override {
+    if (!is_one(r, ir::Op::conv) || only(r).anchor.as<ir::Window>().group < 2) return false;
+    return !of_floats(kind_.dots) || takes_floats(only(r), kind_.dots);
+  }
+  bool outdated_here() const override { return is_outdated(kind_.lanes); }
+  Parameters parameters_here() const override { return CodeOptions::here(); }
+  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
+  Match<DepthwiseLanesSetting> match(const Request& q) const override {
+    return match_depthwise_lanes(q.region, q.plan, CodeOptions::of(q.parameters, kind_.lanes), kind_.dots);
+  }
+  double cost(const DepthwiseLanesSetting& d, Isa) const override { return d.seconds; }
+  Parameters parameters(const DepthwiseLanesSetting& d, const Parameters& given) const override {
+    return with_effect(given, !d.epilogue.tables.empty(), d.divides);
+  }
+  std::vector<Parameters> variants(const DepthwiseLanesSetting& d) const override {
+    return depthwise_variants(d.tasks, d.rows, {d.rows / 2, d.rows * 2, d.shape.out_h}, d.options);
+  }
+  std::vector<std::int64_t> packed_bytes(const DepthwiseLanesSetting& d) const override {
+    return {d.weight_bytes, d.init_count * 4};
+  }
+  Result<std::vector<ir::Tensor>> pack(const DepthwiseLanesSetting& d) const override {
+    if (d.bf16)
+      return pack_as<std::uint16_t, float>(d, ir::DType::f32, [](std::uint16_t w, std::int64_t) { return bf16_to_f32(w); });
+    if (!d.codes) return pack_as<float, float>(d, ir::DType::f32, [](float w, std::int64_t) { return w; });
+    return pack_as<std::int8_t, std::int32_t>(d, ir::DType::s32, [&](std::int8_t w, std::int64_t channel) {
+      return (std::int32_t{w} - weight_zero_of(d.weight_zero, channel)) & 0xffff;
+    });
+  }
+  Result<std::unique_ptr<Kernel>> load(DepthwiseLanesSetting d, Packed packed) const override {
+    return make_generated<DepthwiseLanesKernel>(std::move(d), packed);
+  }
+
+ private:
+  const Kind& kind_;
+};
+
 }  // namespace
+}  // namespace jit
 
-Result<std::vector<ir::Tensor>> pack_depthwise_lanes(const region::Region& region, const region::Plan& plan,
-                                                     const DepthwiseLanesPlan& d) {
-  if (d.bf16)
-    return pack_as<std::uint16_t, float>(region, plan, d, ir::DType::f32,
-                                         [](std::uint16_t w, std::int64_t) { return bf16_to_f32(w); });
-  if (!d.codes) return pack_as<float, float>(region, plan, d, ir::DType::f32, [](float w, std::int64_t) { return w; });
-  const region::Anchor& anchor = region.stages.front().anchor;
-  return pack_as<std::int8_t, std::int32_t>(region, plan, d, ir::DType::s32, [&](std::int8_t w, std::int64_t channel) {
-    return (std::int32_t{w} - weight_zero_of(anchor, channel)) & 0xffff;
-  });
+Families generated_depthwise_lanes_families() {
+  return families_of<jit::DepthwiseLanesFamily>(jit::kKinds);
 }
 
-Result<std::unique_ptr<region::HostKernel>> make_depthwise_lanes(const region::Region& region, DepthwiseLanesPlan d,
-                                                                 std::span<const std::byte* const> packed, bool vbmi) {
-  return make_generated<DepthwiseLanesKernel>(region, std::move(d), packed, vbmi);
-}
-
-}  // namespace octavo::cpu::jit
+}  // namespace octavo::cpu

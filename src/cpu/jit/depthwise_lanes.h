@@ -24,13 +24,18 @@ struct TapRange {
   auto operator<=>(const TapRange&) const = default;
 };
 
-struct DepthwiseLanesPlan {
+struct DepthwiseLanesSetting {
   ConvShape shape;
+  CodeOptions options;
+  bool divides = false;  ///< the program has a division
+  Streams streams;
+  Constant weights;
+  std::vector<std::int32_t> weight_zero;
   bool codes = false;     ///< u8 times s8; floats otherwise
   bool bf16 = false;      ///< the input and the weights, before they are packed
   std::int32_t zero = 0;  ///< of the input
   Epilogue epilogue;
-  int bias_operand = -1;                        ///< as ConvPlan::bias_operand
+  ChannelOperand bias;                          ///< as ConvSetting::bias
   std::int64_t row_bytes = 0, pixel_bytes = 0;  ///< of the input
   std::int64_t rows = 1;                        ///< output rows of a block, before the next block
   RowTasks tasks;
@@ -49,13 +54,9 @@ struct DepthwiseLanesPlan {
   [[nodiscard]] int most_columns(int vectors) const;
 };
 
-/// `dots`: floats, bf16, or pairs, where target.lanes must be 8.
-[[nodiscard]] Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, Dots dots,
-                                           DepthwiseLanesPlan& out);
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise_lanes(const region::Region& region, const region::Plan& plan,
-                                                                   const DepthwiseLanesPlan& d);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_depthwise_lanes(const region::Region& region, DepthwiseLanesPlan d,
-                                                                               std::span<const std::byte* const> packed, bool vbmi);
+/// `dots`: floats, bf16, or pairs, where options.lanes must be 8.
+[[nodiscard]] Result<DepthwiseLanesSetting> match_depthwise_lanes(const region::Region& region, const region::Plan& plan,
+                                                                  const CodeOptions& options, Dots dots);
 
 /// Tiles of `columns` output pixels of a row: kernel rows that are inside, and taps of each pixel where `clipped` (whole windows
 /// otherwise).
@@ -66,7 +67,7 @@ struct DepthwiseLanesTile {
   auto operator<=>(const DepthwiseLanesTile&) const = default;
 };
 /// depthwise_lanes_code.cc: a TileFn; column 0 of the pixel table is the offset of the first pixel's window, which may begin outside.
-std::size_t emit_depthwise_lanes_tile(Code& code, ConstantPool& pool, const DepthwiseLanesPlan& d, const DepthwiseLanesTile& tile,
-                                      bool vbmi);
+std::size_t emit_depthwise_lanes_tile(Code& code, ConstantPool& pool, const DepthwiseLanesSetting& d,
+                                      const DepthwiseLanesTile& tile, bool vbmi);
 
 }  // namespace octavo::cpu::jit

@@ -15,7 +15,7 @@ constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
 /// Sums of a tile. The registers behind them: weights of one kernel row, then inputs.
-void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesPlan& d, const DepthwiseLanesTile& t, const Tile& tile) {
+void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesSetting& d, const DepthwiseLanesTile& t, const Tile& tile) {
   const Reg64 x = c.r8, w = c.r9;
   c.mov(x, c.ptr[c.rdi + kTable]);
   c.movsxd(x, c.dword[x]);
@@ -78,7 +78,7 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesPlan& d, const D
 
 }  // namespace
 
-std::size_t emit_depthwise_lanes_tile(Code& c, ConstantPool& pool, const DepthwiseLanesPlan& d, const DepthwiseLanesTile& t,
+std::size_t emit_depthwise_lanes_tile(Code& c, ConstantPool& pool, const DepthwiseLanesSetting& d, const DepthwiseLanesTile& t,
                                       bool vbmi) {
   Emitter emitter(c, pool, d.epilogue, vbmi);
   const Tile tile{.pixels = t.columns, .vectors = t.vectors, .lanes = d.epilogue.lanes, .tail = t.tail};

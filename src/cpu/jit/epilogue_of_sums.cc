@@ -7,6 +7,7 @@
 #include "cpu/jit/erf_division.h"
 #include "cpu/jit/generated.h"
 #include "cpu/jit/pipeline.h"
+#include "cpu/jit/streams.h"
 
 namespace octavo::cpu {
 namespace {
@@ -21,8 +22,8 @@ constexpr int kTable = static_cast<int>(offsetof(TileArgs, table)), kX = static_
 
 class SumsEpilogue final : public GeneratedEpilogue {
  public:
-  SumsEpilogue(const region::Region& region, Epilogue epilogue, const std::vector<std::int64_t>& widths, std::int64_t pixels)
-      : stage_(region.stages.front()), e_(std::move(epilogue)) {
+  SumsEpilogue(const region::Stage& stage, Epilogue epilogue, const std::vector<std::int64_t>& widths, std::int64_t pixels)
+      : streams_(stage), e_(std::move(epilogue)) {
     ConstantPool pool(code_, e_.lanes);
     struct Start {
       std::int64_t cols;
@@ -53,14 +54,7 @@ class SumsEpilogue final : public GeneratedEpilogue {
     TileArgs args;
     args.table = table_.data();
     args.x = reinterpret_cast<const std::byte*>(sums);
-    for (int k = 0; k < e_.stream_count(); ++k) {
-      const region::TensorRef& ref = stream_ref(k);
-      const Stream& stream = e_.stream(k);
-      std::int64_t at = n * ref.strides[0];
-      if (stream.column >= 0) at += h * ref.strides[2] + w * ref.strides[3];
-      if (stream.access == jit::Access::channel || stream.access == jit::Access::full) at += c;
-      args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
-    }
+    streams_.place(args.stream, e_, memory, n, h, w, c);
     const Functions& f = functions_.at(cols);
     // The table goes on where the last call left it, the sums do not: their column of the table counts floats of one channel.
     args.tiles = pixels / f.pixels;
@@ -74,11 +68,6 @@ class SumsEpilogue final : public GeneratedEpilogue {
     TileFn tile = nullptr, one = nullptr;
     int pixels = 1;  ///< of `tile`
   };
-
-  [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
-    const auto n = static_cast<std::size_t>(s);
-    return n < stage_.operands.size() ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
-  }
 
   std::size_t emit_tile(ConstantPool& pool, std::int64_t cols, int pixels, int vectors) {
     Emitter emitter(code_, pool, e_, false);
@@ -106,15 +95,11 @@ class SumsEpilogue final : public GeneratedEpilogue {
     for (std::int64_t k = 0; k < pixels; ++k) {
       std::int32_t* row = table_.data() + static_cast<std::size_t>(k) * columns;
       row[0] = static_cast<std::int32_t>(4 * k);
-      for (int s = 0; s < e_.stream_count(); ++s) {
-        const region::TensorRef& ref = stream_ref(s);
-        if (const int column = e_.stream(s).column; column >= 0)
-          row[column] = static_cast<std::int32_t>(k * ref.strides[3] * static_cast<std::int64_t>(ir::size_of(ref.dtype)));
-      }
+      streams_.fill_columns(row, e_, 0, k);
     }
   }
 
-  region::Stage stage_;
+  Streams streams_;
   Epilogue e_;
   Code code_;
   std::map<std::int64_t, Functions> functions_;  ///< by columns
@@ -125,22 +110,18 @@ class SumsEpilogue final : public GeneratedEpilogue {
 
 Reasons why_not_generated(const region::Stage& stage, Isa isa) {
   if (isa < Isa::avx2) return unmet("instruction set", name_of(isa), "avx2");
-  for (const region::Operand& o : stage.operands) {
-    if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
-      return unmet("repetition of an operand", "one", "none");
-  }
+  if (auto why = why_repeated(stage); !why.empty()) return why;
   Epilogue e;
   return lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8);
 }
 
-Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Region& region, Isa isa,
+Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Stage& stage, Isa isa,
                                                               const std::vector<std::int64_t>& widths, std::int64_t pixels) {
-  const region::Stage& stage = region.stages.front();
   if (!why_not_generated(stage, isa).empty()) return std::unique_ptr<GeneratedEpilogue>();
   Epilogue e;
   (void)lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8);
   multiply_in_erf(e);
-  return make_generated<SumsEpilogue, GeneratedEpilogue>(region, std::move(e), widths, pixels);
+  return make_generated<SumsEpilogue, GeneratedEpilogue>(stage, std::move(e), widths, pixels);
 }
 
 }  // namespace octavo::cpu

@@ -254,9 +254,9 @@ FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
   return result;
 }
 
-Result<std::vector<ir::Tensor>> pack_forms(const region::Region& region, const region::Plan& plan, const Requant& r,
-                                           const std::vector<LineBlock>& blocks, std::int64_t init_count) {
-  OCTAVO_TRY(const ChannelValues values, ChannelValues::of(region, plan, r));
+Result<std::vector<ir::Tensor>> pack_forms(const ChannelValues& values, const Requant& r, const std::vector<LineBlock>& blocks,
+                                           std::int64_t init_count) {
+  OCTAVO_CHECK(values.check());
   ir::Tensor constants(ir::DType::f32, {2 * init_count}), taken(ir::DType::s32, {init_count / 16});
   auto* to = constants.mutable_data<float>().data();
   auto* flags = taken.mutable_data<std::int32_t>().data();

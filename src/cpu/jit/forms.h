@@ -37,7 +37,7 @@ struct FormEpilogue {
 [[nodiscard]] FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form);
 
 /// f32[2 * init_count], the m of all blocks at their `init`, then the b; s32[init_count / 16]: the blocks' Form at init / 16.
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_forms(const region::Region& region, const region::Plan& plan, const Requant& r,
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_forms(const ChannelValues& values, const Requant& r,
                                                          const std::vector<LineBlock>& blocks, std::int64_t init_count);
 
 /// The operand of constants (s32, or f32 where sums are floats), one a channel, that the program adds to the accumulator, and nothing else uses either; the sum is

@@ -4,20 +4,18 @@
 
 #include <algorithm>
 
-#include "cpu/family.h"
 #include "cpu/jit/generated.h"
+#include "cpu/table.h"
 
-namespace octavo::cpu::jit {
+namespace octavo::cpu {
+namespace jit {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
 
 class GatherKernel final : public region::HostKernel {
  public:
-  GatherKernel(const region::Region& region, GatherPlan plan) : p_(std::move(plan)) {
-    const region::Stage& s = region.stages.front();
-    from_ = s.anchor.inputs[0];
-    to_ = s.stores;
+  explicit GatherKernel(GatherSetting plan) : p_(std::move(plan)) {
     ConstantPool pool(code_);
     const std::size_t at = emit_gather(code_, pool, p_);
     pool.emit();
@@ -34,13 +32,13 @@ class GatherKernel final : public region::HostKernel {
     const std::int64_t end = rows * task_end / tasks_;
     for (std::int64_t row = rows * task_begin / tasks_; row < end;) {
       GatherArgs args;
-      args.from = memory.at(from_);
-      for (std::size_t i = 0; i < to_.size(); ++i) args.to[i] = memory.at(to_[i]);
+      args.from = memory.at(p_.source);
+      for (std::size_t i = 0; i < p_.stores.size(); ++i) args.to[i] = memory.at(p_.stores[i]);
       std::int64_t rest = row;
       for (std::size_t k = p_.dims.size(); k-- > 0; rest /= p_.dims[k]) {
         const std::int64_t index = rest % p_.dims[k];
         args.from += index * p_.from[k];
-        for (std::size_t i = 0; i < to_.size(); ++i) args.to[i] += index * p_.to[i][k];
+        for (std::size_t i = 0; i < p_.stores.size(); ++i) args.to[i] += index * p_.to[i][k];
       }
       args.rows = std::min(end - row, inner - row % inner);
       row += args.rows;
@@ -49,9 +47,7 @@ class GatherKernel final : public region::HostKernel {
   }
 
  private:
-  GatherPlan p_;
-  region::TensorRef from_;
-  std::vector<region::TensorRef> to_;
+  GatherSetting p_;
   Code code_;
   GatherFn run_ = nullptr;
   int tasks_ = 1;
@@ -67,7 +63,7 @@ Ints bytes_of(const Ints& indices, std::int64_t size) {
 }
 
 /// Windows that together hold the bytes [first, last) of the result. False: too many.
-bool fill_chunk(const GatherPlan& p, const std::int64_t* first, const std::int64_t* last, GatherChunk& c) {
+bool fill_chunk(const GatherSetting& p, const std::int64_t* first, const std::int64_t* last, GatherChunk& c) {
   Ints wanted(first, last);
   std::sort(wanted.begin(), wanted.end());
   for (const std::int64_t b : wanted) {
@@ -94,7 +90,7 @@ bool fill_chunk(const GatherPlan& p, const std::int64_t* first, const std::int64
 }
 
 /// The dimensions but `axis` as few loops, the outermost in store 0 first.
-void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, GatherPlan& p) {
+void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, GatherSetting& p) {
   const region::TensorRef& x = s.anchor.inputs[0];
   std::vector<std::size_t> order;
   for (std::size_t k = 0; k < s.space.size(); ++k) {
@@ -120,53 +116,54 @@ void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, Gath
 
 }  // namespace
 
-std::int64_t GatherPlan::rows() const {
+std::int64_t GatherSetting::rows() const {
   std::int64_t n = 1;
   for (const std::int64_t d : dims) n *= d;
   return n;
 }
 
-Reasons plan_gather(const region::Region& region, GatherPlan& p) {
-  p = GatherPlan{};
-  if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
+Result<GatherSetting> match_gather(const region::Region& region) {
+  GatherSetting p;
+  if (region.stages.size() != 1) return refuse("stages", region.stages.size(), "1");
   const region::Stage& s = region.stages.front();
-  if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return unmet("operator", ir::name_of(s.anchor.op), "gather");
+  if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return refuse("operator", ir::name_of(s.anchor.op), "gather");
   const auto& gather = s.anchor.as<ir::Gather>();
   const Ints& indices = gather.indices;
-  if (indices.empty()) return unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension");
+  if (indices.empty()) return refuse("indices", "computed at run time, or not of one dimension", "constants of one dimension");
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto axis = static_cast<std::size_t>(gather.axis);
   if (axis >= s.space.size() || x.dims.size() != s.space.size())
-    return unmet("rank of the result", s.space.size(), fmt::format("{}, as the input", x.dims.size()));
+    return refuse("rank of the result", s.space.size(), fmt::format("{}, as the input", x.dims.size()));
   for (std::size_t k = 0; k < s.space.size(); ++k) {
     if (k != axis && x.dims[k] != s.space[k])
-      return unmet("shape of the result", ir::to_string(s.space),
-                   fmt::format("as the input's {} beside the axis", ir::to_string(x.dims)));
+      return refuse("shape of the result", ir::to_string(s.space),
+                    fmt::format("as the input's {} beside the axis", ir::to_string(x.dims)));
   }
   if (static_cast<std::int64_t>(indices.size()) != s.space[axis])
-    return unmet("indices", indices.size(), fmt::format("{}", s.space[axis]));
+    return refuse("indices", indices.size(), fmt::format("{}", s.space[axis]));
   for (const std::int64_t i : indices) {
-    if (i < 0 || i >= x.dims[axis]) return unmet("index", i, fmt::format("0 to {}", x.dims[axis] - 1));
+    if (i < 0 || i >= x.dims[axis]) return refuse("index", i, fmt::format("0 to {}", x.dims[axis] - 1));
   }
-  if (ir::count(s.space) == 0) return unmet("elements", 0, "some");
+  if (ir::count(s.space) == 0) return refuse("elements", 0, "some");
   if (s.stores.empty() || s.stores.size() > kGatherStores)
-    return unmet("stores", s.stores.size(), fmt::format("1 to {}", kGatherStores));
+    return refuse("stores", s.stores.size(), fmt::format("1 to {}", kGatherStores));
   const bool by_anchor = s.program.outputs.empty();
-  if (by_anchor && s.stores.size() != 1) return unmet("stores without a program", s.stores.size(), "1");
+  if (by_anchor && s.stores.size() != 1) return refuse("stores without a program", s.stores.size(), "1");
   for (std::size_t i = 0; i < s.stores.size(); ++i) {
     if (s.stores[i].dtype != x.dtype)
-      return unmet("type of a store", ir::name_of(s.stores[i].dtype), fmt::format("{}, as the input", ir::name_of(x.dtype)));
-    if (s.stores[i].strides[axis] != 1) return unmet("stride of a store along the axis", s.stores[i].strides[axis], "1");
+      return refuse("type of a store", ir::name_of(s.stores[i].dtype), fmt::format("{}, as the input", ir::name_of(x.dtype)));
+    if (s.stores[i].strides[axis] != 1) return refuse("stride of a store along the axis", s.stores[i].strides[axis], "1");
     if (by_anchor) continue;
     const program::Op made = s.program.code[static_cast<std::size_t>(s.program.outputs[i].value)].op;
-    if (made != program::Op::acc_i && made != program::Op::acc_f) return unmet("epilogue", "computes", "none");
+    if (made != program::Op::acc_i && made != program::Op::acc_f) return refuse("epilogue", "computes", "none");
   }
-  if (x.dims[axis] != 1 && x.strides[axis] != 1) return unmet("stride of the input along the axis", x.strides[axis], "1");
+  if (x.dims[axis] != 1 && x.strides[axis] != 1) return refuse("stride of the input along the axis", x.strides[axis], "1");
   const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  p.source = x, p.stores = s.stores;
   p.row_bytes = s.space[axis] * size;
   p.source_bytes = x.dims[axis] * size;
   if (std::max(p.row_bytes, p.source_bytes) > kGatherRowBytes)
-    return unmet("bytes a row", std::max(p.row_bytes, p.source_bytes), fmt::format("at most {}", kGatherRowBytes));
+    return refuse("bytes a row", std::max(p.row_bytes, p.source_bytes), fmt::format("at most {}", kGatherRowBytes));
   find_rows(s, axis, size, p);
   const Ints bytes = bytes_of(indices, size);
   double clocks = 2;
@@ -175,15 +172,37 @@ Reasons plan_gather(const region::Region& region, GatherPlan& p) {
     c.to = std::max<std::int64_t>(0, std::min(at, p.row_bytes - 64));
     const std::int64_t n = std::min<std::int64_t>(64, p.row_bytes - c.to);
     if (!fill_chunk(p, bytes.data() + c.to, bytes.data() + c.to + n, c))
-      return unmet("windows that 64 bytes come from", "more", fmt::format("at most {}", kGatherWindows));
+      return refuse("windows that 64 bytes come from", "more", fmt::format("at most {}", kGatherWindows));
     clocks += 1.5 * static_cast<double>(c.windows.size() + s.stores.size());
   }
   p.seconds = clocks * static_cast<double>(p.rows()) * kSecondsPerCycle + 2e-7;
-  return {};
+  return p;
 }
 
-Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan) {
-  return make_generated<GatherKernel>(region, std::move(plan));
+Result<std::unique_ptr<Kernel>> load_gather(GatherSetting plan) {
+  return make_generated<GatherKernel>(std::move(plan));
 }
 
-}  // namespace octavo::cpu::jit
+namespace {
+
+class GatherFamily final : public FamilyOf<GatherSetting> {
+ public:
+  GatherFamily() : FamilyOf({.name = "gather.avx512vbmi.jit", .levels = kLevels, .required = {"avx512vbmi"}, .rank = 0}) {}
+  bool about(const Region& r) const override { return is_one(r, ir::Op::gather); }
+  Match<GatherSetting> match(const Request& q) const override { return match_gather(q.region); }
+  double cost(const GatherSetting& p, Isa) const override { return p.seconds; }
+  Result<std::unique_ptr<Kernel>> load(GatherSetting p, Packed) const override { return load_gather(std::move(p)); }
+
+ private:
+  static constexpr std::array kLevels{Isa::avx512vnni};
+};
+
+}  // namespace
+}  // namespace jit
+
+const Family& generated_gather_family() {
+  static const jit::GatherFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu

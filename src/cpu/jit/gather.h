@@ -27,7 +27,9 @@ struct GatherChunk {
   std::vector<std::uint64_t> merged;                   ///< bytes taken from window 2, 3, ...
 };
 
-struct GatherPlan {
+struct GatherSetting {
+  region::TensorRef source;
+  std::vector<region::TensorRef> stores;
   /// Rows: dimensions from outermost to innermost, steps in bytes of the source and of each store.
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> from;
@@ -40,9 +42,8 @@ struct GatherPlan {
   [[nodiscard]] std::int64_t outer_rows() const { return dims.empty() ? 1 : rows() / dims.back(); }
 };
 
-/// Empty, or why not.
-[[nodiscard]] Reasons plan_gather(const region::Region& region, GatherPlan& out);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan);
+[[nodiscard]] Result<GatherSetting> match_gather(const region::Region& region);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> load_gather(GatherSetting plan);
 
 struct GatherArgs {
   const std::byte* from = nullptr;
@@ -50,6 +51,6 @@ struct GatherArgs {
   std::int64_t rows = 0;  ///< >= 1, along the innermost dimension
 };
 using GatherFn = void (*)(GatherArgs*);
-std::size_t emit_gather(Code& code, ConstantPool& pool, const GatherPlan& plan);
+std::size_t emit_gather(Code& code, ConstantPool& pool, const GatherSetting& plan);
 
 }  // namespace octavo::cpu::jit

@@ -14,7 +14,7 @@ std::uint64_t low_bytes(std::int64_t n) {
 
 }  // namespace
 
-std::size_t emit_gather(Code& c, ConstantPool& pool, const GatherPlan& p) {
+std::size_t emit_gather(Code& c, ConstantPool& pool, const GatherSetting& p) {
   const std::size_t at = c.getSize();
   const std::array<Xbyak::Reg64, kGatherStores> to{c.r8, c.r9, c.r10, c.r11};
   const auto zmm = [](int i) { return Xbyak::Zmm(i); };

@@ -12,13 +12,13 @@
 
 namespace octavo::cpu::jit {
 
-/// Kernel(region, args...). Errors: `internal`, with what the code generator says.
+/// Kernel(args...). Errors: `internal`, with what the code generator says.
 template <class Kernel, class Base = region::HostKernel, class... Args>
-Result<std::unique_ptr<Base>> make_generated(const region::Region& region, Args&&... args) {
+Result<std::unique_ptr<Base>> make_generated(Args&&... args) {
   try {
-    return std::make_unique<Kernel>(region, std::forward<Args>(args)...);
+    return std::make_unique<Kernel>(std::forward<Args>(args)...);
   } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
+    return fail(ErrorKind::internal, fmt::format("generating code: {}", e.what()));
   }
 }
 

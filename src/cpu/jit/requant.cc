@@ -268,25 +268,9 @@ bool foldable(const region::Stage& stage, const region::Plan& plan, const Requan
   return constant(r.scale) && constant(r.bias);
 }
 
-Result<ChannelValues> ChannelValues::of(const region::Region& region, const region::Plan& plan, const Requant& r) {
-  const auto& stage = region.stages.front();
-  ChannelValues out;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const int operand = i == 0 ? r.scale : r.bias;
-    if (operand < 0) continue;
-    const auto& ref = stage.operands[static_cast<std::size_t>(operand)].ref;
-    const auto& buffer = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-    if (buffer.empty())
-      return fail(ErrorKind::internal, fmt::format("packing \"{}\": operand {} has no data", region.name, operand));
-    out.data_[i] = reinterpret_cast<const float*>(buffer.bytes().data()) + ref.offset;
-    out.step_[i] = broadcast_stride(ref, stage.space, 1);
-  }
-  return out;
-}
-
-Result<std::vector<ir::Tensor>> pack_lines(const region::Region& region, const region::Plan& plan, const Requant& r,
-                                           const std::vector<LineBlock>& blocks, std::int64_t init_count) {
-  OCTAVO_TRY(const ChannelValues values, ChannelValues::of(region, plan, r));
+Result<std::vector<ir::Tensor>> pack_lines(const ChannelValues& values, const Requant& r, const std::vector<LineBlock>& blocks,
+                                           std::int64_t init_count) {
+  OCTAVO_CHECK(values.check());
   ir::Tensor lines(ir::DType::f32, {2 * init_count}), taken(ir::DType::s32, {init_count / 16});
   auto* m = lines.mutable_data<float>().data();
   auto* flags = taken.mutable_data<std::int32_t>().data();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cpu/jit/constants.h"
 #include "cpu/jit/lower.h"
 #include "ir/tensor.h"
 
@@ -73,13 +74,19 @@ struct Quotient {
 /// Scale and bias of channels; bias 0 without one.
 class ChannelValues {
  public:
-  static Result<ChannelValues> of(const region::Region& region, const region::Plan& plan, const Requant& r);
-  [[nodiscard]] float scale(std::int64_t channel) const { return data_[0][channel * step_[0]]; }
-  [[nodiscard]] float bias(std::int64_t channel) const { return data_[1] == nullptr ? 0 : data_[1][channel * step_[1]]; }
+  ChannelValues() = default;
+  ChannelValues(const region::Stage& stage, const region::Plan& plan, const Requant& r)
+      : scale_(stage, plan, r.scale), bias_(stage, plan, r.bias) {}
+  /// Without data there are no values. Error: `internal`.
+  [[nodiscard]] Status check() const {
+    OCTAVO_CHECK(scale_.check());
+    return bias_.check();
+  }
+  [[nodiscard]] float scale(std::int64_t channel) const { return scale_.at<float>(channel); }
+  [[nodiscard]] float bias(std::int64_t channel) const { return bias_.at<float>(channel); }
 
  private:
-  std::array<const float*, 2> data_{};
-  std::array<std::int64_t, 2> step_{};
+  ChannelOperand scale_, bias_;
 };
 
 /// Scale and bias are constants of the plan.
@@ -93,7 +100,7 @@ struct LineBlock {
 };
 /// Two constants: f32[2 * init_count], the m of all blocks at their `init`, then the b; s32[init_count / 16], 1 at init / 16 of
 /// blocks whose channels all have lines.
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_lines(const region::Region& region, const region::Plan& plan, const Requant& r,
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_lines(const ChannelValues& values, const Requant& r,
                                                          const std::vector<LineBlock>& blocks, std::int64_t init_count);
 
 /// Without code yet: the results of `e`, from two floats a channel as operands 0 and 1.

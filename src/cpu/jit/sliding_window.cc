@@ -10,8 +10,10 @@
 #include "cpu/jit/constants.h"
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/generated.h"
+#include "cpu/table.h"
 
-namespace octavo::cpu::jit {
+namespace octavo::cpu {
+namespace jit {
 namespace {
 
 constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
@@ -21,13 +23,11 @@ constexpr std::int64_t kNearBytes = standard_machine().l2_bytes, kRowTileBytes =
 
 class SlidingWindowKernel final : public region::HostKernel {
  public:
-  SlidingWindowKernel(const region::Region& region, SlidingWindowPlan plan, std::span<const std::byte* const> packed)
+  SlidingWindowKernel(SlidingWindowSetting plan, Packed packed)
       : d_(std::move(plan)),
-        stage_(region.stages.front()),
-        weights_(packed[0]),
-        values_(reinterpret_cast<const float*>(packed[1])),
-        has_line_(reinterpret_cast<const std::int32_t*>(packed[2])) {
-    stage_.anchor.weights.reset();
+        weights_(packed[0].data()),
+        values_(reinterpret_cast<const float*>(packed[1].data())),
+        has_line_(reinterpret_cast<const std::int32_t*>(packed[2].data())) {
     padding_.fill(static_cast<std::byte>(d_.zero));
     generate();
   }
@@ -64,7 +64,7 @@ class SlidingWindowKernel final : public region::HostKernel {
     for (std::int64_t rows = 1; rows <= d_.rows; ++rows) {
       for (const Block& b : d_.blocks) {
         const SlidingWindowShape shape = shape_of(b, rows);
-        if (at.count(shape) == 0) at[shape] = emit_sliding_window(code_, pool, d_, stage_, shape);
+        if (at.count(shape) == 0) at[shape] = emit_sliding_window(code_, pool, d_, shape);
       }
     }
     pool.emit();
@@ -78,7 +78,7 @@ class SlidingWindowKernel final : public region::HostKernel {
 
   void run_rows(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t rows, std::int64_t steps,
                 std::size_t b) const {
-    const auto& x = stage_.anchor.inputs.front();
+    const auto& x = d_.streams.input;
     const Block& block = d_.blocks[b];
     const std::int64_t stride = d_.stride();
     if (d_.ahead > 0) {  // of the next block, or behind the rows of this call
@@ -98,14 +98,13 @@ class SlidingWindowKernel final : public region::HostKernel {
     args.values = values_ + block.init;
     const auto& sinks = d_.epilogue.pack.sinks;
     for (std::size_t k = 0; k < sinks.size(); ++k) {
-      const auto& ref = stage_.stores[static_cast<std::size_t>(sinks[k].output)];
+      const auto& ref = d_.streams.stores[static_cast<std::size_t>(sinks[k].output)];
       args.out[k] = memory.at(ref) + image * ref.strides[0] + y * ref.strides[2] + block.first_channel;
     }
     code_of_[static_cast<std::size_t>(rows) - 1][b](&args);
   }
 
-  SlidingWindowPlan d_;
-  region::Stage stage_;
+  SlidingWindowSetting d_;
   const std::byte* weights_;
   const float* values_;
   const std::int32_t* has_line_;
@@ -116,31 +115,36 @@ class SlidingWindowKernel final : public region::HostKernel {
 
 }  // namespace
 
-Reasons plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target, SlidingWindowPlan& d) {
-  d = SlidingWindowPlan{};
-  if (auto why = read_conv(region, d.shape); !why.empty()) return why;
+Result<SlidingWindowSetting> match_sliding_window(const region::Region& region, const region::Plan& plan,
+                                                  const CodeOptions& options) {
+  SlidingWindowSetting d;
+  if (auto why = read_conv(region, d.shape); !why.empty()) return refuse(std::move(why));
   const ConvShape& s = d.shape;
-  if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
-  if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
-  if (s.kh != 3 || s.kw != 3) return unmet("kernel", fmt::format("{}x{}", s.kh, s.kw), "3x3");
+  if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
+  if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
+  if (s.kh != 3 || s.kw != 3) return refuse("kernel", fmt::format("{}x{}", s.kh, s.kw), "3x3");
   if (s.dilation != std::array<std::int64_t, 2>{1, 1})
-    return unmet("dilations", fmt::format("{}x{}", s.dilation[0], s.dilation[1]), "1x1");
+    return refuse("dilations", fmt::format("{}x{}", s.dilation[0], s.dilation[1]), "1x1");
   if (s.stride[0] != s.stride[1] || s.stride[0] > 2)
-    return unmet("strides", fmt::format("{}x{}", s.stride[0], s.stride[1]), "1x1 or 2x2");
-  if (s.pads[1] > d.first_columns()) return unmet("columns of padding", s.pads[1], fmt::format("at most {}", d.first_columns()));
+    return refuse("strides", fmt::format("{}x{}", s.stride[0], s.stride[1]), "1x1 or 2x2");
+  if (s.pads[1] > d.first_columns()) return refuse("columns of padding", s.pads[1], fmt::format("at most {}", d.first_columns()));
   const auto& stage = region.stages.front();
-  if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
-  d.bias_operand = take_bias(stage, plan, d.epilogue);
+  d.options = options;
+  d.streams = Streams(stage);
+  d.weights = Constant(*stage.anchor.weights, plan);
+  if (auto why = lower(stage, false, options.vbmi, d.epilogue); !why.empty()) return refuse(std::move(why));
+  d.bias = ChannelOperand(stage, plan, take_bias(stage, plan, d.epilogue));
   if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) {
     why.insert(why.begin(), because<Cause::epilogue_not_requantize>());
-    return why;
+    return refuse(std::move(why));
   }
-  if (!foldable(stage, plan, d.requant)) return unmet("scale and bias", "computed at run time", "constant");
+  if (!foldable(stage, plan, d.requant)) return refuse("scale and bias", "computed at run time", "constant");
+  d.channels = ChannelValues(stage, plan, d.requant);
   if (d.epilogue.pack.sinks.size() > kSlidingWindowSinks)
-    return unmet("stores", d.epilogue.pack.sinks.size(), fmt::format("at most {}", kSlidingWindowSinks));
+    return refuse("stores", d.epilogue.pack.sinks.size(), fmt::format("at most {}", kSlidingWindowSinks));
   for (const auto& store : stage.stores) {  // displacements of the second row
     if (store.strides[2] > 0x3fffffff || store.strides[3] > 0x3fffffff)
-      return unmet("distance of a store's rows", "beyond 2^30 bytes", "less");
+      return refuse("distance of a store's rows", "beyond 2^30 bytes", "less");
   }
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
   d.rows = s.stride[0] == 1 ? std::min<std::int64_t>(2, s.out_h) : 1;
@@ -156,23 +160,19 @@ Reasons plan_sliding_window(const region::Region& region, const region::Plan& pl
   }
   const std::int64_t near = s.c * (s.h * s.w + s.out_h * s.out_w), step = ceil_div(near, s.out_h) * d.rows;
   d.row_tile = near <= kNearBytes ? s.out_h : std::max<std::int64_t>(1, kRowTileBytes / step) * d.rows;
-  if (target.rows > 0) d.row_tile = std::min(s.out_h, ceil_div(target.rows, d.rows) * d.rows);
+  if (options.rows > 0) d.row_tile = std::min(s.out_h, ceil_div(options.rows, d.rows) * d.rows);
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / standard_machine().clock_hz + 3e-7;
-  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
-  d.ahead = std::max(0, target.prefetch);
-  return {};
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, options);
+  d.ahead = std::max(0, options.prefetch);
+  return d;
 }
 
-std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& d) {
-  return {d.weight_bytes, d.init_count * kValues * 4, d.init_count / 4};
-}
+namespace {
 
-Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region, const region::Plan& plan,
-                                                    const SlidingWindowPlan& d) {
-  OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
-  OCTAVO_TRY(const ChannelValues channels, ChannelValues::of(region, plan, d.requant));
-  OCTAVO_TRY(const std::vector<std::int32_t> bias, biases<std::int32_t>(region, plan, d.bias_operand, d.shape.c));
+Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowSetting& d) {
+  OCTAVO_TRY(const auto* w, d.weights.data<std::int8_t>("weights"));
+  OCTAVO_TRY(const std::vector<std::int32_t> bias, d.bias.values<std::int32_t>(d.shape.c));
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), values(ir::DType::f32, {kValues * d.init_count});
   std::vector<LineBlock> blocks;
   for (const Block& b : d.blocks) {
@@ -188,7 +188,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
       line.offsets.push_back(-d.zero * sum + (bias.empty() ? 0 : bias[static_cast<std::size_t>(b.first_channel + c)]));
     }
   }
-  OCTAVO_TRY(auto lines, pack_lines(region, plan, d.requant, blocks, d.init_count));
+  OCTAVO_TRY(auto lines, pack_lines(d.channels, d.requant, blocks, d.init_count));
   const auto* natural = lines[0].data<float>().data();
   auto* to = weights.mutable_data<std::int8_t>().data();
   auto* vp = values.mutable_data<float>().data();
@@ -198,7 +198,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
       for (std::int64_t v = 0; v < b.vectors; ++v) {
         for (std::int64_t r = 0; r < d.rows; ++r) {
           for (std::int64_t n = 0; n < 64; ++n, ++to) {
-            const std::int64_t c = SlidingWindowPlan::channel(b, v, n / 4), ky = n % 4 - r;
+            const std::int64_t c = SlidingWindowSetting::channel(b, v, n / 4), ky = n % 4 - r;
             if (c < b.channels && ky >= 0 && ky < 3) *to = w[((b.first_channel + c) * 3 + ky) * 3 + k];
           }
         }
@@ -206,12 +206,12 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
     }
     for (std::int64_t v = 0; v < b.vectors; ++v) {
       for (std::int64_t n = 0; n < 16; ++n) {
-        const std::int64_t c = SlidingWindowPlan::channel(b, v, n), at = b.init + 16 * v + n;
+        const std::int64_t c = SlidingWindowSetting::channel(b, v, n), at = b.init + 16 * v + n;
         if (c >= b.channels) continue;
         vp[at] = natural[b.init + c];
         vp[d.init_count + at] = natural[d.init_count + b.init + c];
-        vp[2 * d.init_count + at] = channels.scale(b.first_channel + c);
-        vp[3 * d.init_count + at] = channels.bias(b.first_channel + c);
+        vp[2 * d.init_count + at] = d.channels.scale(b.first_channel + c);
+        vp[3 * d.init_count + at] = d.channels.bias(b.first_channel + c);
         vp[4 * d.init_count + at] = std::bit_cast<float>(
             static_cast<std::int32_t>(static_cast<std::uint32_t>(blocks[i].offsets[static_cast<std::size_t>(c)])));
       }
@@ -220,9 +220,43 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
   return std::vector<ir::Tensor>{std::move(weights), std::move(values), std::move(lines[1])};
 }
 
-Result<std::unique_ptr<region::HostKernel>> make_sliding_window(const region::Region& region, SlidingWindowPlan d,
-                                                                std::span<const std::byte* const> packed) {
-  return make_generated<SlidingWindowKernel>(region, std::move(d), packed);
+class SlidingWindowFamily final : public FamilyOf<SlidingWindowSetting> {
+ public:
+  SlidingWindowFamily()
+      : FamilyOf(
+            {.name = "depthwise.u8s8.avx512vnni.sliding_window", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
+  bool about(const Region& r) const override { return is_one(r, ir::Op::conv) && only(r).anchor.as<ir::Window>().group > 1; }
+  Parameters parameters_here() const override { return with_effect(CodeOptions::here(), true, false); }
+  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
+  Match<SlidingWindowSetting> match(const Request& q) const override {
+    return match_sliding_window(q.region, q.plan, CodeOptions::of(q.parameters));
+  }
+  double cost(const SlidingWindowSetting& d, Isa) const override { return d.seconds; }
+  Parameters parameters(const SlidingWindowSetting& d, const Parameters& given) const override {
+    return with_effect(given, !d.epilogue.tables.empty(), false);
+  }
+  std::vector<Parameters> variants(const SlidingWindowSetting& d) const override {
+    const std::int64_t all = d.shape.out_h, some = d.row_tile == all ? all / 2 : d.row_tile * 2;
+    return depthwise_variants(d.tasks, d.row_tile, {some, d.row_tile / 2, all}, d.options);
+  }
+  std::vector<std::int64_t> packed_bytes(const SlidingWindowSetting& d) const override {
+    return {d.weight_bytes, d.init_count * kValues * 4, d.init_count / 4};
+  }
+  Result<std::vector<ir::Tensor>> pack(const SlidingWindowSetting& d) const override { return pack_sliding_window(d); }
+  Result<std::unique_ptr<Kernel>> load(SlidingWindowSetting d, Packed packed) const override {
+    return make_generated<SlidingWindowKernel>(std::move(d), packed);
+  }
+
+ private:
+  static constexpr std::array kLevels{Isa::avx512vnni};
+};
+
+}  // namespace
+}  // namespace jit
+
+const Family& sliding_window_family() {
+  static const jit::SlidingWindowFamily family;
+  return family;
 }
 
-}  // namespace octavo::cpu::jit
+}  // namespace octavo::cpu

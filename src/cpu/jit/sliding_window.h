@@ -24,11 +24,15 @@
 
 namespace octavo::cpu::jit {
 
-struct SlidingWindowPlan {
+struct SlidingWindowSetting {
   ConvShape shape;
+  CodeOptions options;
+  Streams streams;
+  Constant weights;
   Epilogue epilogue;
   Requant requant;
-  int bias_operand = -1;  ///< s32 constants that are added to the sums: part of their initial values; -1: none
+  ChannelValues channels;
+  ChannelOperand bias;  ///< s32 constants that are added to the sums: part of their initial values
   std::int32_t zero = 0;
   std::int64_t rows = 1;      ///< output rows computed together: 2 at stride 1
   std::int64_t row_tile = 1;  ///< output rows that are computed for one block, then for the next
@@ -48,13 +52,8 @@ struct SlidingWindowPlan {
 };
 inline constexpr int kSlidingWindowSinks = 3;
 
-[[nodiscard]] Reasons plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target,
-                                          SlidingWindowPlan& out);
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region, const region::Plan& plan,
-                                                                  const SlidingWindowPlan& r);
-[[nodiscard]] std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& r);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_sliding_window(const region::Region& region, SlidingWindowPlan r,
-                                                                              std::span<const std::byte* const> packed);
+[[nodiscard]] Result<SlidingWindowSetting> match_sliding_window(const region::Region& region, const region::Plan& plan,
+                                                                const CodeOptions& options);
 
 /// One block over `steps` times `rows` output rows from y on. The function changes row, y, out and steps.
 struct SlidingWindowArgs {
@@ -76,7 +75,6 @@ struct SlidingWindowShape {
   bool line = true;
   auto operator<=>(const SlidingWindowShape&) const = default;
 };
-std::size_t emit_sliding_window(Code& code, ConstantPool& pool, const SlidingWindowPlan& plan, const region::Stage& stage,
-                                const SlidingWindowShape& shape);
+std::size_t emit_sliding_window(Code& code, ConstantPool& pool, const SlidingWindowSetting& plan, const SlidingWindowShape& shape);
 
 }  // namespace octavo::cpu::jit

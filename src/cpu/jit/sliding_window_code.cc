@@ -23,12 +23,10 @@ using Xbyak::Zmm;
 /// - a window of four columns, two output columns together (stride 1): each vector of weights is loaded once for both.
 class SlidingWindow {
  public:
-  SlidingWindow(Code& c, ConstantPool& pool, const SlidingWindowPlan& plan, const region::Stage& stage,
-                const SlidingWindowShape& shape)
+  SlidingWindow(Code& c, ConstantPool& pool, const SlidingWindowSetting& plan, const SlidingWindowShape& shape)
       : c_(c),
         pool_(pool),
         d_(plan),
-        stage_(stage),
         s_(shape),
         whole_(shape.vectors == 4 && shape.tail == 16),
         joined_(shape.vectors <= 2 && shape.tail == 16),
@@ -151,7 +149,7 @@ class SlidingWindow {
     c_.mov(free, c_.ptr[c_.rsp + 8]);
     c_.xor_(zero.cvt32(), zero.cvt32());
     for (int i = 0; i < input_rows(); ++i) {
-      c_.mov(step(i), stage_.anchor.inputs.front().strides[3]);
+      c_.mov(step(i), d_.streams.input.strides[3]);
       if (i > 0) c_.inc(y);
       c_.cmp(y, static_cast<int>(shape.h));
       c_.cmovae(row(i), free);  // unsigned: above the first row too
@@ -180,7 +178,7 @@ class SlidingWindow {
     c_.add(c_.ptr[args + at(offsetof(SlidingWindowArgs, row))], bytes);
     c_.add(c_.qword[args + at(offsetof(SlidingWindowArgs, y))], s_.rows * static_cast<int>(d_.stride()));
     for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k) {
-      const auto& ref = stage_.stores[static_cast<std::size_t>(d_.epilogue.pack.sinks[k].output)];
+      const auto& ref = d_.streams.stores[static_cast<std::size_t>(d_.epilogue.pack.sinks[k].output)];
       c_.add(c_.qword[args + at(offsetof(SlidingWindowArgs, out)) + 8 * static_cast<int>(k)],
              s_.rows * static_cast<int>(ref.strides[2]));
     }
@@ -447,7 +445,7 @@ class SlidingWindow {
   void store(const Zmm& a, int r, int x) {
     const auto& sinks = d_.epilogue.pack.sinks;
     for (std::size_t k = 0; k < sinks.size(); ++k) {
-      const auto& strides = stage_.stores[static_cast<std::size_t>(sinks[k].output)].strides;
+      const auto& strides = d_.streams.stores[static_cast<std::size_t>(sinks[k].output)].strides;
       const auto to = [&](int rows) {
         return c_.ptr[out(k) + (r + rows) * static_cast<int>(strides[2]) + x * static_cast<int>(strides[3])];
       };
@@ -468,7 +466,7 @@ class SlidingWindow {
 
   void advance(int columns) {
     for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k) {
-      const auto& ref = stage_.stores[static_cast<std::size_t>(d_.epilogue.pack.sinks[k].output)];
+      const auto& ref = d_.streams.stores[static_cast<std::size_t>(d_.epilogue.pack.sinks[k].output)];
       c_.add(out(k), columns * static_cast<int>(ref.strides[3]));
     }
   }
@@ -502,8 +500,7 @@ class SlidingWindow {
 
   Code& c_;
   ConstantPool& pool_;
-  const SlidingWindowPlan& d_;
-  const region::Stage& stage_;
+  const SlidingWindowSetting& d_;
   SlidingWindowShape s_;
   bool whole_;
   bool joined_;  ///< 16 or 32 channels: rows side by side in one register
@@ -515,11 +512,10 @@ class SlidingWindow {
 
 }  // namespace
 
-std::size_t emit_sliding_window(Code& c, ConstantPool& pool, const SlidingWindowPlan& plan, const region::Stage& stage,
-                                const SlidingWindowShape& shape) {
+std::size_t emit_sliding_window(Code& c, ConstantPool& pool, const SlidingWindowSetting& plan, const SlidingWindowShape& shape) {
   c.align(64);
   const std::size_t start = c.getSize();
-  SlidingWindow(c, pool, plan, stage, shape).emit();
+  SlidingWindow(c, pool, plan, shape).emit();
   return start;
 }
 

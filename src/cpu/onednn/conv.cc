@@ -7,10 +7,10 @@
 #include <map>
 #include <optional>
 
-#include "cpu/assumed.h"
 #include "cpu/onednn/conv_setting.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -19,15 +19,15 @@ namespace {
 using namespace onednn;
 
 // One tactic of the table: what data and weights are.
-struct Row {
+struct Kind {
   std::string_view name;
   ir::DType type;
   double macs_per_cycle;  // for estimates
   ir::Op op = ir::Op::conv;
 };
-constexpr Row kRows[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
-                         {"conv.bf16.onednn", ir::DType::bf16, 52.0},
-                         {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
+constexpr Kind kKinds[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
+                           {"conv.bf16.onednn", ir::DType::bf16, 52.0},
+                           {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
 
 /// max(0, x) in place, while it is in cache. oneDNN's own would turn NaN into 0.
 __attribute__((optimize("O3"))) void relu(std::byte* at, std::int64_t n, DataType type) {
@@ -42,14 +42,8 @@ __attribute__((optimize("O3"))) void relu(std::byte* at, std::int64_t n, DataTyp
 
 class OneDnnConv final : public Kernel {
  public:
-  OneDnnConv(Setting setting, const Stage& s, std::optional<Epilogue> epilogue, const std::byte* weights)
-      : t_(std::move(setting)),
-        epilogue_(std::move(epilogue)),
-        x_(s.anchor.inputs[0]),
-        y_(s.stores[0]),
-        engine_(dnnl::engine::kind::cpu, 0) {
+  OneDnnConv(Setting setting, const std::byte* weights) : t_(std::move(setting)), engine_(dnnl::engine::kind::cpu, 0) {
     const SingleThread here;
-    if (t_.fused.bias >= 0 && t_.fused.whole) bias_ = s.operands[static_cast<std::size_t>(t_.fused.bias)].ref;
     const dnnl::memory::desc* chosen = nullptr;
     for (std::int64_t i = 0; i < t_.row_tiles; ++i) {
       const RowTile b = row_tile_of(t_, i);
@@ -78,7 +72,7 @@ class OneDnnConv final : public Kernel {
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     const SingleThread here;
     dnnl::stream stream(engine_);
-    if (epilogue_) epilogue_->prepare(worker.scratch);
+    if (t_.epilogue) t_.epilogue->prepare(worker.scratch);
     for (int t = task_begin; t < task_end; ++t) run_row_tile(memory, worker.scratch, stream, t / t_.row_tiles, t % t_.row_tiles);
   }
 
@@ -87,9 +81,9 @@ class OneDnnConv final : public Kernel {
     dnnl::primitive primitive;
     dnnl::memory::desc x, y, scratchpad;
   };
-  [[nodiscard]] std::size_t epilogue_bytes() const { return epilogue_ ? (epilogue_->scratch_bytes() + 63) / 64 * 64 : 0; }
+  [[nodiscard]] std::size_t epilogue_bytes() const { return t_.epilogue ? (t_.epilogue->scratch_bytes() + 63) / 64 * 64 : 0; }
   [[nodiscard]] std::size_t row_tile_bytes() const {
-    return epilogue_ ? static_cast<std::size_t>((t_.rows_per_tile * t_.image.width.out * t_.cout * 4 + 63) / 64 * 64) : 0;
+    return t_.epilogue ? static_cast<std::size_t>((t_.rows_per_tile * t_.image.width.out * t_.cout * 4 + 63) / 64 * 64) : 0;
   }
 
   void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows) const {
@@ -104,7 +98,7 @@ class OneDnnConv final : public Kernel {
   void run_row_tile(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t n, std::int64_t row_tile) const {
     const Image& im = t_.image;
     const Ready& ready = primitives_.at(row_tile_of(t_, row_tile));
-    std::byte* x = memory.at(x_) + n * im.xn + first_input_row(t_, row_tile) * im.xh;
+    std::byte* x = memory.at(t_.x) + n * im.xn + first_input_row(t_, row_tile) * im.xh;
     std::byte* y = scratch + epilogue_bytes();
     std::byte* behind = y + row_tile_bytes();
     if (t_.gather) {
@@ -112,29 +106,29 @@ class OneDnnConv final : public Kernel {
       x = behind;
     }
     const std::int64_t first = row_tile * t_.rows_per_tile;
-    if (!epilogue_) {
-      y = memory.at(y_);
+    if (!t_.epilogue) {
+      y = memory.at(t_.y);
       const std::int64_t size = bytes_of(t_.stored);
-      if (im.n >= 0) y += n * y_.strides[static_cast<std::size_t>(im.n)] * size;
-      if (im.h >= 0) y += first * y_.strides[static_cast<std::size_t>(im.h)] * size;
+      if (im.n >= 0) y += n * t_.y.strides[static_cast<std::size_t>(im.n)] * size;
+      if (im.h >= 0) y += first * t_.y.strides[static_cast<std::size_t>(im.h)] * size;
     }
     std::unordered_map<int, dnnl::memory> args{
         {DNNL_ARG_SRC, dnnl::memory(ready.x, engine_, x)},
         {DNNL_ARG_WEIGHTS, weights_},
         {DNNL_ARG_DST, dnnl::memory(ready.y, engine_, y)},
         {DNNL_ARG_SCRATCHPAD, dnnl::memory(ready.scratchpad, engine_, behind + gather_bytes_)}};
-    if (bias_) {
-      args.emplace(DNNL_ARG_BIAS, dnnl::memory({{t_.cout}, kF32, dnnl::memory::format_tag::x}, engine_, memory.at(*bias_)));
+    if (t_.bias) {
+      args.emplace(DNNL_ARG_BIAS, dnnl::memory({{t_.cout}, kF32, dnnl::memory::format_tag::x}, engine_, memory.at(*t_.bias)));
     }
     ready.primitive.execute(stream, args);
     stream.wait();
-    if (!epilogue_) {
+    if (!t_.epilogue) {
       if (t_.fused.relu) relu(y, row_tile_of(t_, row_tile).rows * t_.image.width.out * t_.cout, t_.stored);
       return;
     }
     const std::int64_t rows = std::min(t_.rows_per_tile, im.height.out - first);
     const std::int64_t cols = std::min<std::int64_t>(t_.cout, kBlock), pixels = kBlock / cols;
-    auto* acc = reinterpret_cast<std::byte*>(Epilogue::acc(scratch));
+    auto* acc = reinterpret_cast<std::byte*>(BlockEpilogue::acc(scratch));
     Index origin{};
     origin[static_cast<std::size_t>(im.n)] = n;
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -146,16 +140,13 @@ class OneDnnConv final : public Kernel {
           const std::int64_t part = std::min(cols, t_.cout - c);
           std::memcpy(acc, y + ((r * im.width.out + w) * t_.cout + c) * 4, static_cast<std::size_t>(count * part * 4));
           origin[static_cast<std::size_t>(im.c)] = c;
-          epilogue_->run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(part));
+          t_.epilogue->run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(part));
         }
       }
     }
   }
 
   Setting t_;
-  std::optional<Epilogue> epilogue_;  // absent: the primitive stores
-  region::TensorRef x_, y_;
-  std::optional<region::TensorRef> bias_;
   dnnl::engine engine_;
   dnnl::memory::desc weight_desc_;
   dnnl::memory weights_;
@@ -163,94 +154,69 @@ class OneDnnConv final : public Kernel {
   std::size_t scratchpad_ = 0, gather_bytes_ = 0;
 };
 
-class OneDnnConvFamily final : public Family {
+/// Empty: there are primitives for all row tiles, and they are vector code.
+Reasons why_no_primitives(const Setting& t) {
+  try {
+    const SingleThread here;
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    const dnnl::primitive_desc first = describe(t, row_tile_of(t, 0), nullptr, engine);
+    const auto weights = first.query_md(dnnl::query::weights_md);
+    for (std::int64_t i = 1; i < t.row_tiles; ++i) {  // every row tile takes the first one's weights
+      if (row_tile_of(t, i) != row_tile_of(t, i - 1)) (void)describe(t, row_tile_of(t, i), &weights, engine);
+    }
+    const std::string implementation = first.impl_info_str();
+    if (implementation.find("ref") != std::string::npos) return unmet("oneDNN's primitive", implementation, "vector code");
+  } catch (const dnnl::error& e) {
+    return unmet("oneDNN's primitives", e.what(), "one for this convolution");
+  }
+  return {};
+}
+
+class OneDnnConvFamily final : public FamilyOf<Setting> {
  public:
-  explicit OneDnnConvFamily(const Row& row) : row_(row) {}
-  std::string_view name() const override { return row_.name; }
-  bool per_isa() const override { return false; }
+  explicit OneDnnConvFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), kind_(kind) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    return r.stages.size() == 1 && a.op == row_.op && !a.integer && a.weights && a.weights->dtype == row_.type &&
-           !a.inputs.empty() && !only(r).program.outputs.empty();
+    return is_one(r, kind_.op) && !a.integer && a.weights && a.weights->dtype == kind_.type && !a.inputs.empty() &&
+           !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    // oneDNN chooses its instruction set itself, so under a cap below the processor's own it cannot be used.
-    if (best_isa() != detected_isa() || assumes_processor())
-      return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
-                                                     octavo::cpu::name_of(best_isa()))};
+  Reasons why_not_here() const override {
+    if (Reasons why = why_no_onednn(); !why.empty()) return why;
     // Without the instructions the library would compute as slowly as in f32, from data less exact.
-    if (row_.type == ir::DType::bf16 && !has_bf16()) return why_lacking({"avx512bf16"});
-    const auto t = setting_of(only(r));
-    if (!t) return refusal_of(t);
-    if (!t->fused.whole) {
-      if (const auto e = epilogue(only(r), *t); !e) return refusal_of(e);
-    }
-    try {
-      const SingleThread here;
-      const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-      const dnnl::primitive_desc first = describe(*t, row_tile_of(*t, 0), nullptr, engine);
-      const auto weights = first.query_md(dnnl::query::weights_md);
-      for (std::int64_t i = 1; i < t->row_tiles; ++i) {  // every row tile takes the first one's weights
-        if (row_tile_of(*t, i) != row_tile_of(*t, i - 1)) (void)describe(*t, row_tile_of(*t, i), &weights, engine);
-      }
-      const std::string implementation = first.impl_info_str();
-      if (implementation.find("ref") != std::string::npos) return unmet("oneDNN's primitive", implementation, "vector code");
-    } catch (const dnnl::error& e) {
-      return unmet("oneDNN's primitives", e.what(), "one for this convolution");
-    }
+    if (kind_.type == ir::DType::bf16 && !has_bf16()) return why_lacking({"avx512bf16"});
     return {};
   }
-  double cost(const Region& r, const Plan&, Isa) const override {
-    const Stage& s = only(r);
-    const auto& w = s.anchor.weights->dims;
-    const auto out = static_cast<double>(ir::count(s.space));
-    const auto of = static_cast<double>(row_.op == ir::Op::conv ? ir::count(s.space) : ir::count(s.anchor.inputs[0].dims));
-    const double macs = of * static_cast<double>(ir::count(w)) / static_cast<double>(row_.op == ir::Op::conv ? s.space[1] : w[0]);
-    const bool whole = find_fused(s).whole;
-    return (macs / row_.macs_per_cycle + out * (whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
-           (whole ? 2e-6 : 4e-6);
+  Match<Setting> match(const Request& q) const override {
+    OCTAVO_TRY(Setting t, setting_of(only(q.region), q.plan));
+    if (Reasons why = why_no_primitives(t); !why.empty()) return refuse(std::move(why));
+    return t;
   }
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    const region::TensorRef& w = *only(r).anchor.weights;
-    ir::Tensor t(w.dtype, w.dims);
-    std::memcpy(t.mutable_bytes().data(), plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset,
-                t.bytes().size());
-    return std::vector<ir::Tensor>{t};
+  double cost(const Setting& t, Isa) const override {
+    const auto out = static_cast<double>(ir::count(t.space));
+    const double of = t.transposed ? static_cast<double>(ir::count(t.x.dims)) : out;
+    const double macs =
+        of * static_cast<double>(ir::count(t.weights.dims)) / static_cast<double>(t.transposed ? t.weights.dims[0] : t.space[1]);
+    return (macs / kind_.macs_per_cycle + out * (t.fused.whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
+           (t.fused.whole ? 2e-6 : 4e-6);
   }
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
-    const region::TensorRef& w = *only(r).anchor.weights;
-    return std::vector<std::int64_t>{tensor_bytes(w)};
-  }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r)));
-    std::optional<Epilogue> e;
-    if (!t.fused.whole) {
-      OCTAVO_TRY(e, epilogue(only(r), t));
-    }
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override { return {tensor_bytes(t.weights)}; }
+  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override { return t.weight_data.copied(t.weights); }
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     try {
-      return std::make_unique<OneDnnConv>(std::move(t), only(r), std::move(e), packed[0]);
+      return std::make_unique<OneDnnConv>(std::move(t), packed[0].data());
     } catch (const dnnl::error& error) {
-      return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\": oneDNN: {}", r.name, error.what()));
+      return fail(ErrorKind::unsupported, fmt::format("oneDNN: {}", error.what()));
     }
   }
 
  private:
-  const Row& row_;
-
-  static Result<Epilogue> epilogue(const Stage& s, const Setting& t) {
-    OCTAVO_TRY(Space space, Space::of(s));
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-    return Epilogue::make(*kernel_table(best_isa()), std::move(code), std::move(space), t.image.w, t.image.c);
-  }
+  const Kind& kind_;
 };
 
 }  // namespace
 
-std::vector<const Family*> onednn_conv_families() {
-  static const OneDnnConvFamily families[] = {OneDnnConvFamily(kRows[0]), OneDnnConvFamily(kRows[1]), OneDnnConvFamily(kRows[2])};
-  return {&families[0], &families[1], &families[2]};
+Families onednn_conv_families() {
+  return families_of<OneDnnConvFamily>(kKinds);
 }
 
 }  // namespace octavo::cpu

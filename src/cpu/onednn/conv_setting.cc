@@ -48,7 +48,7 @@ Fused find_fused(const region::Stage& s) {
   return f;
 }
 
-Result<Setting> setting_of(const region::Stage& s) {
+Result<Setting> setting_of(const region::Stage& s, const region::Plan& plan) {
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto& w = s.anchor.weights->dims;
   const ir::DType type = s.anchor.weights->dtype;
@@ -57,7 +57,8 @@ Result<Setting> setting_of(const region::Stage& s) {
                   "one type, f32 or bf16");
   }
   if (w.size() != 3 && w.size() != 4) return refuse("spatial dimensions", static_cast<int>(w.size()) - 2, "1 or 2");
-  Setting t;
+  if (s.anchor.weights->strides != ir::dense_strides(w)) return refuse("weights", "strided", "dense");
+  Setting t{x, s.stores[0], *s.anchor.weights, {}, Constant(*s.anchor.weights, plan), {}, s.space};
   t.transposed = s.anchor.op == ir::Op::conv_transpose;
   t.data = type_of(type);
   const std::int64_t size = bytes_of(t.data);
@@ -81,7 +82,12 @@ Result<Setting> setting_of(const region::Stage& s) {
     return refuse("input", "a slice of a wider tensor", "dense: the block kernel reads slices as they are");
   const auto along = [&](int dim) { return dim < 0 ? std::int64_t{0} : s.stores[0].strides[static_cast<std::size_t>(dim)]; };
   t.fused.whole = t.fused.whole && dense(along(im.h), along(im.w), im.height.out, im.width.out, t.cout);
-  if (t.fused.whole) t.stored = type_of(s.stores[0].dtype);
+  if (t.fused.whole) {
+    t.stored = type_of(s.stores[0].dtype);
+    if (t.fused.bias >= 0) t.bias = s.operands[static_cast<std::size_t>(t.fused.bias)].ref;
+  } else {
+    OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), static_cast<std::size_t>(im.w), static_cast<std::size_t>(im.c)));
+  }
   const std::int64_t kh = im.height.kernel, kw = im.width.kernel, from = t.cin / t.group, to = t.cout / t.group;
   Dims dims{to, from, kh, kw}, along_dims{from * kh * kw, kh * kw, kw, 1};
   if (t.transposed) along_dims = {kh * kw, to * kh * kw, kw, 1};

@@ -3,9 +3,12 @@
 
 #ifdef OCTAVO_HAVE_ONEDNN
 #include <compare>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "cpu/access.h"
+#include "cpu/constant.h"
 #include "cpu/window.h"
 #include "dnnl.hpp"
 #include "region/region.h"
@@ -34,17 +37,22 @@ struct RowTile {
 };
 
 struct Setting {
+  region::TensorRef x = {}, y = {}, weights = {};
+  std::optional<region::TensorRef> bias = {};  ///< that the primitive adds
+  Constant weight_data = {};
+  std::optional<BlockEpilogue> epilogue = {};  ///< absent: the primitive stores
+  ir::Shape space = {};
   DataType data = kF32, stored = kF32;  ///< of data and weights; of what the primitive writes
   bool transposed = false;              ///< conv_transpose: one row tile
-  Image image;
+  Image image = {};
   std::int64_t group = 1, cin = 1, cout = 1;
-  Fused fused;
+  Fused fused = {};
   bool gather = false;  ///< the input's pixels have gaps: a row tile's rows are copied first
   std::int64_t rows_per_tile = 1, row_tiles = 1;
-  dnnl::memory::desc plain_weights;  ///< as the plan holds them
+  dnnl::memory::desc plain_weights = {};  ///< as the plan holds them
 };
 /// Errors: `unsupported`, what the tactic does not cover. May not throw.
-[[nodiscard]] Result<Setting> setting_of(const region::Stage& s);
+[[nodiscard]] Result<Setting> setting_of(const region::Stage& s, const region::Plan& plan);
 [[nodiscard]] RowTile row_tile_of(const Setting& t, std::int64_t index);
 [[nodiscard]] std::int64_t first_input_row(const Setting& t, std::int64_t index);
 

@@ -1,4 +1,6 @@
+#include "cpu/assumed.h"
 #include "cpu/onednn/onednn.h"
+#include "cpu/table.h"
 
 #ifdef OCTAVO_HAVE_ONEDNN
 #include <dnnl.h>
@@ -8,21 +10,25 @@
 namespace octavo::cpu {
 
 #ifdef OCTAVO_HAVE_ONEDNN
-std::vector<const Family*> onednn_conv_families();
+Families onednn_conv_families();
 const Family& onednn_matmul_family();
 #endif
 
-const std::vector<const Family*>& onednn_families() {
+// Primitives are created for one thread and run inside the engine's own threads: no other thread is started. Weights are packed as they are and
+// reordered at load, so that engine files do not depend on the library's version.
+Families onednn_families() {
 #ifdef OCTAVO_HAVE_ONEDNN
-  static const std::vector<const Family*> list = [] {
-    std::vector<const Family*> all = onednn_conv_families();
-    all.push_back(&onednn_matmul_family());
-    return all;
-  }();
+  Families all = onednn_conv_families();
+  all.push_back(&onednn_matmul_family());
+  return all;
 #else
-  static const std::vector<const Family*> list;
+  return {};
 #endif
-  return list;
+}
+
+Reasons why_no_onednn() {
+  if (best_isa() == detected_isa() && !assumes_processor()) return {};
+  return {because<Cause::capability_not_allowed>(name_of(detected_isa()), "OCTAVO_CPU", name_of(best_isa()))};
 }
 
 std::string onednn_version() {

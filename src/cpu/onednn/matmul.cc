@@ -5,9 +5,9 @@
 #include <cstring>
 #include <optional>
 
-#include "cpu/assumed.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
+#include "cpu/table.h"
 #include "dnnl.hpp"
 #include "region/tensor_ref.h"
 
@@ -16,13 +16,16 @@ namespace {
 
 using Dims = dnnl::memory::dims;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
-constexpr std::int64_t kRows = 64;  // of the left matrix in one task
+constexpr std::int64_t kPieceRows = 64;  // of the left matrix in one task
 
 struct Setting {
+  region::TensorRef a = {}, b = {};
+  ir::Shape space = {};
+  BlockEpilogue epilogue = {};
   std::int64_t m = 1, k = 1, n = 1, batch = 1;
-  Dims a_strides, b_strides;                   // of one matrix, elements
-  std::size_t row_dim = 0, col_dim = 1;        // of the space
-  std::vector<std::int64_t> a_batch, b_batch;  // strides along the batch dimensions, elements
+  Dims a_strides = {}, b_strides = {};                   // of one matrix, elements
+  std::size_t row_dim = 0, col_dim = 1;                  // of the space
+  std::vector<std::int64_t> a_batch = {}, b_batch = {};  // strides along the batch dimensions, elements
 };
 
 Result<Setting> setting_of(const Stage& s) {
@@ -33,7 +36,7 @@ Result<Setting> setting_of(const Stage& s) {
   const bool gemm = an.op == ir::Op::gemm;
   // gemm comes as [M, K, 1, 1] x [K, N, 1, 1]; matmul as [..., M, K] x [..., K, N].
   const std::size_t rank = s.space.size();
-  Setting t;
+  Setting t{a, b, s.space};
   if (gemm) {
     if (an.inputs.size() != 2 || rank != 4 || a.dims.size() != 4 || b.dims.size() != 4)
       return refuse("bias", "an input of the operator", "part of the epilogue");
@@ -68,6 +71,7 @@ Result<Setting> setting_of(const Stage& s) {
     t.a_batch.push_back(aligned_stride(a, rank, d));
     t.b_batch.push_back(aligned_stride(b, rank, d));
   }
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), t.row_dim, t.col_dim));
   return t;
 }
 
@@ -80,22 +84,16 @@ dnnl::matmul::primitive_desc describe(const Setting& t, std::int64_t rows, const
 
 class OneDnnMatmul final : public Kernel {
  public:
-  OneDnnMatmul(Setting setting, const Stage& s, Epilogue epilogue)
-      : t_(std::move(setting)),
-        epilogue_(std::move(epilogue)),
-        a_(s.anchor.inputs[0]),
-        b_(s.anchor.inputs[1]),
-        space_(s.space),
-        engine_(dnnl::engine::kind::cpu, 0) {
+  explicit OneDnnMatmul(Setting setting) : t_(std::move(setting)), engine_(dnnl::engine::kind::cpu, 0) {
     const SingleThread here;
     const auto make = [&](std::int64_t rows) {
       const auto pd = describe(t_, rows, engine_);
       scratchpad_ = std::max(scratchpad_, pd.scratchpad_desc().get_size());
       return Ready{dnnl::matmul(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
     };
-    pieces_ = (t_.m + kRows - 1) / kRows;
-    if (t_.m >= kRows) full_ = make(kRows);
-    if (t_.m % kRows != 0) rest_ = make(t_.m % kRows);
+    pieces_ = (t_.m + kPieceRows - 1) / kPieceRows;
+    if (t_.m >= kPieceRows) full_ = make(kPieceRows);
+    if (t_.m % kPieceRows != 0) rest_ = make(t_.m % kPieceRows);
   }
 
   int tasks() const override { return static_cast<int>(t_.batch * pieces_); }
@@ -104,8 +102,8 @@ class OneDnnMatmul final : public Kernel {
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     const SingleThread here;
     dnnl::stream stream(engine_);
-    epilogue_.prepare(worker.scratch);
-    for (int t = task_begin; t < task_end; ++t) piece(memory, worker.scratch, stream, t / pieces_, t % pieces_ * kRows);
+    t_.epilogue.prepare(worker.scratch);
+    for (int t = task_begin; t < task_end; ++t) piece(memory, worker.scratch, stream, t / pieces_, t % pieces_ * kPieceRows);
   }
 
  private:
@@ -113,25 +111,25 @@ class OneDnnMatmul final : public Kernel {
     dnnl::matmul primitive;
     dnnl::memory::desc a, b, c, scratchpad;
   };
-  [[nodiscard]] std::size_t epilogue_bytes() const { return (epilogue_.scratch_bytes() + 63) / 64 * 64; }
+  [[nodiscard]] std::size_t epilogue_bytes() const { return (t_.epilogue.scratch_bytes() + 63) / 64 * 64; }
   [[nodiscard]] std::size_t piece_bytes() const {
-    return static_cast<std::size_t>((std::min(kRows, t_.m) * t_.n * 4 + 63) / 64 * 64);
+    return static_cast<std::size_t>((std::min(kPieceRows, t_.m) * t_.n * 4 + 63) / 64 * 64);
   }
 
   void piece(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t batch, std::int64_t first) const {
-    const std::int64_t rows = std::min(kRows, t_.m - first);
-    const Ready& ready = rows == kRows ? *full_ : *rest_;
+    const std::int64_t rows = std::min(kPieceRows, t_.m - first);
+    const Ready& ready = rows == kPieceRows ? *full_ : *rest_;
     std::int64_t a = first * (t_.m == 1 ? 0 : t_.a_strides[0]), b = 0;
     Index origin{};
     for (std::size_t d = t_.a_batch.size(); d-- > 0;) {
-      origin[d] = batch % space_[d];
-      batch /= space_[d];
+      origin[d] = batch % t_.space[d];
+      batch /= t_.space[d];
       a += origin[d] * t_.a_batch[d];
       b += origin[d] * t_.b_batch[d];
     }
     std::byte* c = scratch + epilogue_bytes();
-    ready.primitive.execute(stream, {{DNNL_ARG_SRC, dnnl::memory(ready.a, engine_, memory.at(a_) + a * 4)},
-                                     {DNNL_ARG_WEIGHTS, dnnl::memory(ready.b, engine_, memory.at(b_) + b * 4)},
+    ready.primitive.execute(stream, {{DNNL_ARG_SRC, dnnl::memory(ready.a, engine_, memory.at(t_.a) + a * 4)},
+                                     {DNNL_ARG_WEIGHTS, dnnl::memory(ready.b, engine_, memory.at(t_.b) + b * 4)},
                                      {DNNL_ARG_DST, dnnl::memory(ready.c, engine_, c)},
                                      {DNNL_ARG_SCRATCHPAD, dnnl::memory(ready.scratchpad, engine_, c + piece_bytes())}});
     stream.wait();
@@ -141,71 +139,49 @@ class OneDnnMatmul final : public Kernel {
       origin[t_.row_dim] = first + r;
       for (std::int64_t j = 0; j < t_.n; j += cols) {
         const std::int64_t part = std::min(cols, t_.n - j);
-        std::memcpy(Epilogue::acc(scratch), c + (r * t_.n + j) * 4, static_cast<std::size_t>(count * part * 4));
+        std::memcpy(BlockEpilogue::acc(scratch), c + (r * t_.n + j) * 4, static_cast<std::size_t>(count * part * 4));
         origin[t_.col_dim] = j;
-        epilogue_.run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(part));
+        t_.epilogue.run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(part));
       }
     }
   }
 
   Setting t_;
-  Epilogue epilogue_;
-  region::TensorRef a_, b_;
-  ir::Shape space_;
   dnnl::engine engine_;
   std::optional<Ready> full_, rest_;
   std::int64_t pieces_ = 1;
   std::size_t scratchpad_ = 0;
 };
 
-class OneDnnMatmulFamily final : public Family {
+class OneDnnMatmulFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "matmul.f32.onednn"; }
-  bool per_isa() const override { return false; }
+  OneDnnMatmulFamily() : FamilyOf({.name = "matmul.f32.onednn", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && (a.op == ir::Op::matmul || a.op == ir::Op::gemm) && !a.weights && a.inputs.size() >= 2 &&
            !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    if (best_isa() != detected_isa() || assumes_processor())
-      return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
-                                                     octavo::cpu::name_of(best_isa()))};
-    const auto t = setting_of(only(r));
-    if (!t) return refusal_of(t);
-    const auto e = epilogue(only(r), *t);
-    if (!e) return refusal_of(e);
+  Reasons why_not_here() const override { return why_no_onednn(); }
+  Match<Setting> match(const Request& q) const override {
+    OCTAVO_TRY(Setting t, setting_of(only(q.region)));
     try {
       const SingleThread here;
-      (void)describe(*t, std::min(kRows, t->m), dnnl::engine(dnnl::engine::kind::cpu, 0));
+      (void)describe(t, std::min(kPieceRows, t.m), dnnl::engine(dnnl::engine::kind::cpu, 0));
     } catch (const dnnl::error& error) {
-      return unmet("oneDNN's primitives", error.what(), "one for this product");
+      return refuse("oneDNN's primitives", error.what(), "one for this product");
     }
-    return {};
+    return t;
   }
-  double cost(const Region& r, const Plan&, Isa) const override {
-    const auto t = setting_of(only(r));
-    const double out = static_cast<double>(ir::count(only(r).space));
-    return (t ? out * static_cast<double>(t->k) / 25.0 + out * 1.5 : 0) * slowdown(best_isa()) * kSecondsPerCycle + 3e-6;
+  double cost(const Setting& t, Isa) const override {
+    const double out = static_cast<double>(ir::count(t.space));
+    return (out * static_cast<double>(t.k) / 25.0 + out * 1.5) * slowdown(best_isa()) * kSecondsPerCycle + 3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(r)));
-    OCTAVO_TRY(Epilogue e, epilogue(only(r), t));
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
     try {
-      return std::make_unique<OneDnnMatmul>(std::move(t), only(r), std::move(e));
+      return std::make_unique<OneDnnMatmul>(std::move(t));
     } catch (const dnnl::error& error) {
-      return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\": oneDNN: {}", r.name, error.what()));
+      return fail(ErrorKind::unsupported, fmt::format("oneDNN: {}", error.what()));
     }
-  }
-
- private:
-  static Result<Epilogue> epilogue(const Stage& s, const Setting& t) {
-    OCTAVO_TRY(Space space, Space::of(s));
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
-    return Epilogue::make(*kernel_table(best_isa()), std::move(code), std::move(space), static_cast<int>(t.row_dim),
-                          static_cast<int>(t.col_dim));
   }
 };
 

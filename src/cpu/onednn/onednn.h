@@ -1,18 +1,16 @@
-// Float anchors through oneDNN, when the build has it. All of oneDNN stays behind these functions.
+// Which oneDNN this build has, if any. The families over it are in this folder alone.
 #pragma once
 
-#include <vector>
+#include <string>
 
-#include "cpu/family.h"
+#include "base/reason.h"
 
 namespace octavo::cpu {
 
-/// "cpu.conv.f32.onednn", "cpu.matmul.f32.onednn"; empty in a build without oneDNN. Primitives are created for one thread and
-/// run inside the engine's own threads: no other thread is started. Weights are packed as they are and reordered at load, so that
-/// engine files do not depend on the library's version.
-[[nodiscard]] const std::vector<const Family*>& onednn_families();
-
 /// "2.6.0"; empty in a build without oneDNN.
 [[nodiscard]] std::string onednn_version();
+
+/// oneDNN chooses its instruction set itself, so under a cap below the processor's own it cannot be used. Empty: it can.
+[[nodiscard]] Reasons why_no_onednn();
 
 }  // namespace octavo::cpu

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "cpu/family.h"
-#include "cpu/provider.h"
+#include "cpu/stages/parts.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -18,16 +18,12 @@ Region part_of(const Region& r, std::size_t stage) {
   return part;
 }
 
-struct Choice {
-  Tactic tactic;
-  double seconds = 0;
-};
-/// The first provider's cheapest tactic.
-std::optional<Choice> choose(const Region& part, const Plan& plan) {
-  for (const region::Provider* p : providers()) {
-    std::optional<Choice> best;
-    for (Offer& o : p->offers(part, plan)) {
-      if (o.refusal.empty() && (!best || o.cost < best->seconds)) best = Choice{std::move(o.tactic), o.cost};
+/// The cheapest tactic of the least rank.
+std::optional<Offer> choose(const Region& part, const Plan& plan) {
+  for (const int rank : kRanks) {
+    std::optional<Offer> best;
+    for (Offer& o : offers_of_rank(part, plan, rank)) {
+      if (o.refusal.empty() && (!best || o.cost < best->cost)) best = std::move(o);
     }
     if (best) return best;
   }
@@ -61,64 +57,65 @@ class GroupedKernel final : public Kernel {
   std::size_t scratch_ = 0;
 };
 
-class GroupedFamily final : public Family {
+/// The parts are matched one by one, in the plan that they are parts of.
+struct Setting {
+  std::vector<Region> regions = {};
+  const Plan* plan = nullptr;
+  std::vector<Tactic> parts = {};
+  double seconds = 0;
+};
+
+class GroupedFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "grouped"; }
-  bool per_isa() const override { return false; }
+  GroupedFamily() : FamilyOf({.name = "grouped", .levels = kAnyIsa, .composed = true}) {}
   bool about(const Region& r) const override { return r.independent && r.stages.size() >= 2; }
-  Composed compose(const Region& r, const Plan& plan) const override {
-    Composed out;
-    double longest = 0;
-    for (std::size_t i = 0; i < r.stages.size(); ++i) {
-      auto c = choose(part_of(r, i), plan);
-      if (!c) return {{}, 0, unmet(fmt::format("tactics for part {}", i), 0, "1")};
-      out.parts.push_back(std::move(c->tactic));
-      out.cost += c->seconds;
-      longest = std::max(longest, c->seconds);
+  Match<Setting> match(const Request& q) const override {
+    const Region& r = q.region;
+    if (r.stages.size() > 8) return refuse("parts", r.stages.size(), "at most 8");
+    Setting t{{}, &q.plan, {q.parts.begin(), q.parts.end()}};
+    for (std::size_t i = 0; i < r.stages.size(); ++i) t.regions.push_back(part_of(r, i));
+    if (q.parts.empty()) {
+      double longest = 0;
+      for (const Region& part : t.regions) {
+        auto c = choose(part, q.plan);
+        if (!c) return refuse(fmt::format("tactics for part {}", t.parts.size()), 0, "1");
+        t.parts.push_back(std::move(c->tactic));
+        t.seconds += c->cost;
+        longest = std::max(longest, c->cost);
+      }
+      t.seconds = std::max(longest, t.seconds - kStart * static_cast<double>(r.stages.size() - 1));
     }
-    out.cost = std::max(longest, out.cost - kStart * static_cast<double>(r.stages.size() - 1));
-    return out;
+    OCTAVO_CHECK(check_parts(t.parts, r.stages.size()));
+    return t;
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    return r.stages.size() > 8 ? unmet("parts", r.stages.size(), "at most 8") : Reasons{};
-  }
-  double cost(const Region& r, const Plan& plan, Isa) const override { return compose(r, plan).cost; }
+  double cost(const Setting& t, Isa) const override { return t.seconds; }
+  std::vector<Tactic> parts(const Setting& t) const override { return t.parts; }
 
   // packed[0]: the count of the tensors of each part, which follow.
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+    return {static_cast<std::int64_t>(t.regions.size()) * 4};
+  }
+  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
     std::vector<std::int32_t> counts;
     std::vector<ir::Tensor> out{ir::Tensor()};
-    for (std::size_t i = 0; i < made_by.size(); ++i) {
-      OCTAVO_TRY(auto made, made_by[i]->compile(part_of(r, i), plan, r.tactic.parts[i]));
-      std::vector<ir::Tensor>& packed = made.constants;
+    for (std::size_t i = 0; i < t.regions.size(); ++i) {
+      OCTAVO_TRY(std::vector<ir::Tensor> packed, pack_part(t.regions[i], *t.plan, t.parts[i]));
       counts.push_back(static_cast<std::int32_t>(packed.size()));
       std::move(packed.begin(), packed.end(), std::back_inserter(out));
     }
     out[0] = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(counts.size())}, counts);
     return out;
   }
-
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
-    return std::vector<std::int64_t>{static_cast<std::int64_t>(r.stages.size()) * 4};
-  }
-  bool packs_parts() const override { return true; }
-
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
-    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
-    const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0]);
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+    const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0].data());
     std::size_t at = 1;
     std::vector<std::unique_ptr<Kernel>> kernels;
-    for (std::size_t i = 0; i < made_by.size(); ++i) {
+    for (std::size_t i = 0; i < t.regions.size(); ++i) {
       const auto count = static_cast<std::size_t>(counts[i]);
       if (counts[i] < 0 || count > packed.size() - at)
         return fail(ErrorKind::bad_engine,
                     fmt::format("part {} has {} packed constants, {} are left", i, counts[i], packed.size() - at));
-      Region part = part_of(r, i);
-      part.tactic = r.tactic.parts[i];
-      const auto first = r.packed.begin() + static_cast<std::ptrdiff_t>(at);
-      part.packed.assign(first, first + static_cast<std::ptrdiff_t>(count));
-      OCTAVO_TRY(auto kernel, region::as_host_kernel(made_by[i]->load(part, plan, {packed.subspan(at, count), {}, {}})));
+      OCTAVO_TRY(auto kernel, load_part(t.regions[i], *t.plan, t.parts[i], packed.subspan(at, count)));
       kernels.push_back(std::move(kernel));
       at += count;
     }

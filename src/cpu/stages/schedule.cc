@@ -1,11 +1,11 @@
 #include "cpu/stages/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 
 #include "base/machine.h"
+#include "cpu/parameters.h"
 #include "region/host_kernel.h"
 
 namespace octavo::cpu::staged {
@@ -55,13 +55,8 @@ std::vector<Link> links_of(const Region& r) {
   return out;
 }
 
-std::int64_t tile_bytes(const Region& r) {
-  if (const auto given = r.tactic.parameters.find(kTile); given != r.tactic.parameters.end()) {
-    std::int64_t kib = 0;
-    const std::string& text = given->second;
-    std::from_chars(text.data(), text.data() + text.size(), kib);
-    return std::clamp<std::int64_t>(kib, 1, 1 << 20) << 10;
-  }
+std::int64_t tile_bytes(const Region& r, const region::Parameters& parameters) {
+  if (const std::int64_t kib = number(parameters, kTile, 1 << 20); kib > 0) return kib << 10;
   std::int64_t weights = 0;
   bool by_epilogue = false;
   for (std::size_t k = 0; k < r.stages.size(); ++k) {
@@ -218,10 +213,11 @@ std::array<Call, 3> Rows::calls() const {
   return {Call{new_begin, a, false}, Call{a, b, true}, Call{b, end, false}};
 }
 
-Schedule schedule_of(const Region& r, int threads) {
+Schedule schedule_of(const Region& r, const region::Parameters& parameters, int threads) {
   const std::vector<Link> links = links_of(r);
   const std::int64_t out = r.stages.back().space[2];
-  const std::int64_t rows = std::clamp<std::int64_t>(tile_bytes(r) / bytes_between(r, links), 1, std::max<std::int64_t>(out, 1));
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(tile_bytes(r, parameters) / bytes_between(r, links), 1, std::max<std::int64_t>(out, 1));
   const std::int64_t images = r.stages[0].space[0];
   // Of more threads than two, those that are done take tasks from others: twice as many, as far as two rows are left for each.
   const bool sharing = threads >= region::kSharingWorkers;

@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "region/family.h"
 #include "region/region.h"
 #include "region/stage_graph.h"
 
@@ -52,11 +53,10 @@ struct Schedule {
   std::vector<std::int64_t> alone_rows;  ///< by stage: the most rows of a call that is not owned
 };
 
-/// The parameter of the tactic that says how many KiB of rows between stages a tile has: "64", "512".
-inline constexpr const char* kTile = "tile";
-/// A function of the region's shapes, its tactic's parameters and the threads alone: the packed constants are listed by the heights
+inline constexpr region::ParameterRow kTile{"tile", "1..1048576", "KiB of rows between stages that a row tile has"};
+/// A function of the region's shapes, the tactic's parameters and the threads alone: the packed constants are listed by the heights
 /// of the tiles, so the tiles are part of the engine file.
-[[nodiscard]] Schedule schedule_of(const region::Region& r, int threads);
+[[nodiscard]] Schedule schedule_of(const region::Region& r, const region::Parameters& parameters, int threads);
 
 /// The different slabs of a stage.
 [[nodiscard]] std::set<Slab> slabs_of(const region::Region& r, const Schedule& schedule, std::size_t stage);

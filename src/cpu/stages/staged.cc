@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
-#include "cpu/family.h"
-#include "cpu/provider.h"
+#include "cpu/stages/parts.h"
 #include "cpu/stages/piece.h"
 #include "cpu/stages/schedule.h"
 #include "cpu/stages/staged_kernel.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -39,18 +40,18 @@ std::size_t calls_of(const Schedule& schedule, std::size_t stage) {
   return n;
 }
 
-// The first provider's cheapest tactic that takes every height.
-std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& schedule, std::size_t stage) {
-  std::vector<Piece> pieces;
-  for (const Slab& slab : slabs_of(r, schedule, stage)) pieces.push_back(piece_of(r, plan, stage, slab));
+using Pieces = std::map<Slab, Piece>;  ///< of one stage
+
+// The cheapest tactic of the least rank that takes every height.
+std::optional<Choice> choose(const Pieces& pieces, std::size_t calls) {
   struct Taken {
     std::size_t pieces = 0;
     Choice choice;
   };
-  for (const region::Provider* p : providers()) {
+  for (const int rank : kRanks) {
     std::map<std::string, Taken> taken;
-    for (const Piece& piece : pieces) {
-      for (Offer& o : p->offers(piece.region, piece.plan)) {
+    for (const auto& [slab, piece] : pieces) {
+      for (Offer& o : offers_of_rank(piece.region, piece.plan, rank)) {
         if (!o.refusal.empty()) continue;
         Taken& t = taken[o.tactic.name()];
         ++t.pieces;
@@ -63,19 +64,38 @@ std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& 
       if (t.pieces == pieces.size() && (!best || t.choice.seconds < best->seconds)) best = std::move(t.choice);
     }
     if (best) {
-      best->seconds *=
-          static_cast<double>(calls_of(schedule, stage)) / static_cast<double>(std::max<std::size_t>(pieces.size(), 1));
+      best->seconds *= static_cast<double>(calls) / static_cast<double>(std::max<std::size_t>(pieces.size(), 1));
       return best;
     }
   }
   return std::nullopt;
 }
 
-class StagedFamily final : public Family {
+/// The parts are matched piece by piece, and the kernel that joins them reads the whole: both are kept.
+struct Setting {
+  Region whole = {};
+  int threads = 1;
+  Schedule schedule = {};
+  std::vector<Pieces> pieces = {};  ///< by stage
+  std::vector<Tactic> parts = {};
+  double seconds = 0;
+};
+
+std::size_t tiles_of(const Schedule& schedule) {
+  std::size_t n = 0;
+  for (const auto& task : schedule.tasks) n += task.size();
+  return n;
+}
+
+class StagedFamily final : public FamilyOf<Setting> {
  public:
-  std::string_view name() const override { return "staged.row_tiles"; }
-  bool per_isa() const override { return false; }
-  int version() const override { return 2; }
+  StagedFamily()
+      : FamilyOf({.name = "staged.row_tiles",
+                  .version = 2,
+                  .levels = kAnyIsa,
+                  .parameters = kParameters,
+                  .forwards_stages = true,
+                  .composed = true}) {}
   bool about(const Region& r) const override {
     if (r.independent || r.stages.size() < 2) return false;
     return std::all_of(r.stages.begin(), r.stages.end(), [](const Stage& s) {
@@ -84,109 +104,86 @@ class StagedFamily final : public Family {
       return !s.stores.empty() && (a.none() || (window && !a.inputs.empty()));
     });
   }
-  bool forwards_stages() const override { return true; }
-  Reasons why_not(const Region& r, const Plan&) const override { return staged::why_no_row_tiles(r); }
-  double cost(const Region& r, const Plan& plan, Isa) const override { return compose(r, plan).cost; }
 
-  Composed compose(const Region& r, const Plan& plan) const override {
-    const Schedule schedule = schedule_of(r, plan.threads);
-    Composed out;
+  Match<Setting> match(const Request& q) const override {
+    const Region& r = q.region;
+    if (Reasons why = staged::why_no_row_tiles(r); !why.empty()) return refuse(std::move(why));
+    Setting t{r, q.plan.threads, schedule_of(r, q.parameters, q.plan.threads), {}, {q.parts.begin(), q.parts.end()}};
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
-      auto c = choose(r, plan, schedule, k);
-      if (!c) return {{}, 0, unmet(fmt::format("tactics for row tiles of stage {}", k), 0, "1")};
-      out.parts.push_back(std::move(c->tactic));
-      out.cost += c->seconds * static_cast<double>(r.stages.back().space[0]);
+      Pieces& pieces = t.pieces.emplace_back();
+      for (const Slab& slab : slabs_of(r, t.schedule, k)) pieces.emplace(slab, piece_of(r, q.plan, k, slab));
+      if (!q.parts.empty()) continue;
+      auto c = choose(pieces, calls_of(t.schedule, k));
+      if (!c) return refuse(fmt::format("tactics for row tiles of stage {}", k), 0, "1");
+      t.parts.push_back(std::move(c->tactic));
+      t.seconds += c->seconds * static_cast<double>(r.stages.back().space[0]);
     }
-    return out;
+    OCTAVO_CHECK(check_parts(t.parts, r.stages.size()));
+    return t;
   }
+  double cost(const Setting& t, Isa) const override { return t.seconds; }
+  std::vector<Tactic> parts(const Setting& t) const override { return t.parts; }
 
   /// Row tiles of other sizes, where they are not the same rows.
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan, Isa) const override {
-    std::vector<std::map<std::string, std::string>> out;
-    std::set<std::size_t> seen{tiles_in(r, plan)};
+  std::vector<Parameters> variants(const Setting& t) const override {
+    std::vector<Parameters> out;
+    std::set<std::size_t> seen{tiles_of(t.schedule)};
     for (const char* kib : {"64", "512"}) {
-      Region other = r;
-      other.tactic.parameters = {{staged::kTile, kib}};
-      if (seen.insert(tiles_in(other, plan)).second) out.push_back(other.tactic.parameters);
+      Parameters set{{std::string(staged::kTile.name), kib}};
+      if (seen.insert(tiles_of(schedule_of(t.whole, set, t.threads))).second) out.push_back(std::move(set));
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == staged::kTile; }
 
   // packed[0]: s32 pairs (first, count) of the tensors behind it, for each height of each stage in order; equal tensors of a stage
   // are stored once.
-  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
-    const Schedule schedule = schedule_of(r, plan.threads);
+  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+    std::int64_t heights = 0;
+    for (const Pieces& pieces : t.pieces) heights += static_cast<std::int64_t>(pieces.size());
+    return {heights * 8};
+  }
+  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
     std::vector<std::int32_t> table;
     std::vector<ir::Tensor> out{ir::Tensor()};
-    for (std::size_t k = 0; k < made_by.size(); ++k) {
-      std::vector<std::vector<ir::Tensor>> seen;
-      std::vector<std::int32_t> first;
-      for (const Slab& slab : slabs_of(r, schedule, k)) {
-        const Piece piece = piece_of(r, plan, k, slab);
-        OCTAVO_TRY(auto made, made_by[k]->compile(piece.region, piece.plan, r.tactic.parts[k]));
-        std::vector<ir::Tensor>& packed = made.constants;
-        const auto same = [&](const std::vector<ir::Tensor>& other) {
-          return std::equal(packed.begin(), packed.end(), other.begin(), other.end(), ir::same_bytes);
-        };
-        const auto found = std::find_if(seen.begin(), seen.end(), same);
+    for (std::size_t k = 0; k < t.pieces.size(); ++k) {
+      std::vector<std::pair<std::int32_t, std::vector<ir::Tensor>>> seen;  // with where they begin
+      for (const auto& [slab, piece] : t.pieces[k]) {
+        OCTAVO_TRY(std::vector<ir::Tensor> packed, pack_part(piece.region, piece.plan, t.parts[k]));
+        auto found = std::find_if(seen.begin(), seen.end(), [&](const auto& other) {
+          return std::equal(packed.begin(), packed.end(), other.second.begin(), other.second.end(), ir::same_bytes);
+        });
         if (found == seen.end()) {
-          first.push_back(static_cast<std::int32_t>(out.size()));
+          const auto first = static_cast<std::int32_t>(out.size());
           out.insert(out.end(), packed.begin(), packed.end());
-          seen.push_back(std::move(packed));
-          table.push_back(first.back());
-          table.push_back(static_cast<std::int32_t>(seen.back().size()));
-        } else {
-          table.push_back(first[static_cast<std::size_t>(found - seen.begin())]);
-          table.push_back(static_cast<std::int32_t>(found->size()));
+          found = seen.insert(seen.end(), {first, std::move(packed)});
         }
+        table.push_back(found->first);
+        table.push_back(static_cast<std::int32_t>(found->second.size()));
       }
     }
     out[0] = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(table.size())}, table);
     return out;
   }
 
-  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan& plan, Isa) const override {
-    const Schedule schedule = schedule_of(r, plan.threads);
-    std::int64_t heights = 0;
-    for (std::size_t k = 0; k < r.stages.size(); ++k) heights += static_cast<std::int64_t>(slabs_of(r, schedule, k).size());
-    return std::vector<std::int64_t>{heights * 8};
-  }
-  bool packs_parts() const override { return true; }
-
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
-    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
-    const Schedule schedule = schedule_of(r, plan.threads);
-    std::vector<staged::Kernels> kernels(r.stages.size());
-    const auto* table = reinterpret_cast<const std::int32_t*>(packed[0]);
-    for (std::size_t k = 0; k < r.stages.size(); ++k) {
-      for (const Slab& slab : slabs_of(r, schedule, k)) {
-        Piece piece = piece_of(r, plan, k, slab);
-        piece.region.tactic = r.tactic.parts[k];
+  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+    std::vector<staged::Kernels> kernels(t.pieces.size());
+    const auto* table = reinterpret_cast<const std::int32_t*>(packed[0].data());
+    for (std::size_t k = 0; k < t.pieces.size(); ++k) {
+      for (const auto& [slab, piece] : t.pieces[k]) {
         const auto first = static_cast<std::size_t>(table[0]), count = static_cast<std::size_t>(table[1]);
         table += 2;
         if (first > packed.size() || count > packed.size() - first)
           return fail(ErrorKind::bad_engine, fmt::format("stage {}: packed constants {}.. ({} of them), the region has {}", k,
                                                          table[-2], table[-1], packed.size()));
-        for (std::size_t i = first; i < first + count; ++i) {
-          piece.region.packed.push_back(static_cast<region::BufferId>(piece.plan.buffers.size()));
-          piece.plan.buffers.push_back(plan.buffers[static_cast<std::size_t>(r.packed[i])]);
-        }
-        OCTAVO_TRY(auto kernel,
-                   region::as_host_kernel(made_by[k]->load(piece.region, piece.plan, {packed.subspan(first, count), {}, {}})));
+        OCTAVO_TRY(auto kernel, load_part(piece.region, piece.plan, t.parts[k], packed.subspan(first, count)));
         kernels[k].emplace(slab, std::move(kernel));
       }
     }
-    return staged::staged_kernel(r, schedule, std::move(kernels));
+    return staged::staged_kernel(t.whole, t.schedule, std::move(kernels));
   }
 
  private:
-  static std::size_t tiles_in(const Region& r, const Plan& plan) {
-    std::size_t n = 0;
-    for (const auto& task : schedule_of(r, plan.threads).tasks) n += task.size();
-    return n;
-  }
+  static constexpr std::array kParameters{staged::kTile};
 };
 
 }  // namespace

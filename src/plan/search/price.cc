@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "plan/search/margins.h"
 #include "region/key.h"
@@ -11,11 +12,12 @@ namespace octavo::plan {
 namespace {
 
 void elect_by_estimates(Ballot& b) {
-  const region::Provider* first = nullptr;
   for (std::size_t i = 0; i < b.offers.size(); ++i) {
-    if (!b.offers[i].refusal.empty() || (first && b.by[i] != first)) continue;
-    first = b.by[i];
-    if (b.winner < 0 || b.offers[i].cost < b.offers[static_cast<std::size_t>(b.winner)].cost) b.winner = static_cast<int>(i);
+    const auto winner = static_cast<std::size_t>(b.winner);
+    if (!b.offers[i].refusal.empty()) continue;
+    if (b.winner >= 0 && (b.by[i] != b.by[winner] || b.offers[i].rank != b.offers[winner].rank))
+      break;  // what follows is less preferred
+    if (b.winner < 0 || b.offers[i].cost < b.offers[winner].cost) b.winner = static_cast<int>(i);
   }
   b.why = because<Cause::tactic_first_by_estimate>();
 }
@@ -40,16 +42,13 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const Pla
   Costs& costs = context.costs;
   const auto pin = costs.pinned(r, plan);
   const std::string& device = plan.devices[static_cast<std::size_t>(r.device)].name;
-  const auto hear = [&](std::vector<region::Offer> offers, const region::Provider* p) {
-    for (region::Offer& o : offers) {
-      b.offers.push_back(std::move(o));
-      b.by.push_back(p);
-    }
-  };
   for (const region::Provider* p : context.providers) {
     if (p->device() != device) continue;
-    hear(p->offers(r, plan), p);
-    if (pin || costs.tries_variants()) hear(p->variants(r, plan), p);
+    std::vector<region::Offer> offers = p->offers(r, plan);
+    if (pin || costs.tries_variants()) std::ranges::move(p->variants(r, plan), std::back_inserter(offers));
+    std::ranges::stable_sort(offers, {}, &region::Offer::rank);
+    b.by.insert(b.by.end(), offers.size(), p);
+    std::ranges::move(offers, std::back_inserter(b.offers));
   }
   OCTAVO_TRY(b.times, costs.price(r, plan, b.offers));
   if (pin) {

@@ -1,0 +1,26 @@
+// What families need whose tactics are made of others.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "cpu/family.h"
+
+namespace octavo::cpu {
+
+/// Row::rank of all families, the preferred ones first.
+inline constexpr std::array kRanks{0, 1};
+/// What the provider offers that has this rank.
+[[nodiscard]] std::vector<Offer> offers_of_rank(const Region& region, const Plan& plan, int rank);
+
+/// A tactic has a part for each stage. Error: `bad_engine`.
+[[nodiscard]] inline Status check_parts(const std::vector<Tactic>& parts, std::size_t stages) {
+  if (parts.size() == stages) return {};
+  return fail(ErrorKind::bad_engine, fmt::format("a tactic of {} parts for {} stages", parts.size(), stages));
+}
+
+/// What packs and loads a part: its constants, and the kernel that reads them. Errors: those of Provider::compile and load.
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_part(const Region& region, const Plan& plan, const Tactic& part);
+[[nodiscard]] Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& part, Packed packed);
+
+}  // namespace octavo::cpu
