@@ -86,6 +86,7 @@ TEST(Shorten, NaNAndInfinityReachTheCodesThatTheyReachAsWritten) {
       }
     }
     p.outputs = {{m.add_i(m.f2i(y), m.imm_i(110)), ir::DType::u8}};
+    program::mark(p);
     ASSERT_TRUE(program::verify(p));
     SCOPED_TRACE(steps);
     compare(p, 0, 4, true, rng);
