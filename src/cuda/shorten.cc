@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "cuda/sigmoids.h"
 #include "program/reciprocal.h"
 
 namespace octavo::cuda {
@@ -26,7 +25,11 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 /// A bound of |v| for each value: finite means that v is a finite number. Integers are exact or at most 2^31.
 std::vector<double> magnitudes(const Program& p, const Magnitudes& sources) {
   std::vector<double> out;
-  const Sigmoids sigmoids(p);
+  std::vector<int> sigmoid_of(p.code.size(), -1);
+  for (const program::Span& s : p.spans) {
+    const auto* f = std::get_if<program::FunctionSpan>(&s);
+    if (f != nullptr && f->function == program::Function::sigmoid) sigmoid_of[static_cast<std::size_t>(f->result)] = f->x;
+  }
   for (const Instr& i : p.code) {
     const auto arg = [&](std::size_t k) { return out[static_cast<std::size_t>(i.args[k])]; };
     const auto constant = [&](std::size_t k) -> std::optional<float> {
@@ -56,7 +59,7 @@ std::vector<double> magnitudes(const Program& p, const Magnitudes& sources) {
       case Op::fma: m = (arg(0) * arg(1) + arg(2)) * 1.000001; break;
       case Op::div:
         if (const auto s = constant(1); s && std::isfinite(*s) && std::fabs(*s) > 1e-30F) m = arg(0) / std::fabs(*s) * 1.000001;
-        if (const int x = sigmoids.of(static_cast<int>(out.size())); x >= 0 && out[static_cast<std::size_t>(x)] < kUnknown) m = 1;
+        if (const int x = sigmoid_of[out.size()]; x >= 0 && out[static_cast<std::size_t>(x)] < kUnknown) m = 1;
         break;
       case Op::max:
       case Op::min: m = std::max(arg(0), arg(1)); break;
