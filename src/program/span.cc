@@ -117,11 +117,23 @@ class Same {
         met_ = before;
       }
     }
-    return false;
+    return want.op == Op::mul && without_one(v, q);
   }
   [[nodiscard]] int x() const { return met_[0]; }
 
  private:
+  /// A product by 1 is what simplify leaves of it, the other operand.
+  bool without_one(int v, int q) {
+    const Instr& product = d_.code[static_cast<std::size_t>(q)];
+    for (const std::size_t side : {0, 1}) {
+      const Instr& factor = d_.code[static_cast<std::size_t>(product.args[side])];
+      if (factor.op != Op::imm_f || factor.imm != std::bit_cast<std::int32_t>(1.0F) || !(*this)(v, product.args[1 - side]))
+        continue;
+      met_[static_cast<std::size_t>(q)] = v;
+      return true;
+    }
+    return false;
+  }
   bool operands(const Instr& in, const Instr& want, bool swap) {
     for (std::size_t k = 0; k < want.args.size(); ++k) {
       if (want.args[k] >= 0 && !(*this)(in.args[swap && k < 2 ? 1 - k : k], want.args[k])) return false;
