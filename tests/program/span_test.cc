@@ -333,6 +333,13 @@ TEST(Spans, AWrongSpanIsAnError) {
   EXPECT_GT(wrong, 500);
 }
 
+TEST(Spans, AFileCannotBringThem) {
+  const Program p = simplify(pipeline(), {true, false});
+  ASSERT_TRUE(parse(print(p)));
+  EXPECT_EQ(print(p).find("span"), std::string::npos);
+  for (const char* more : {"; span0 sigmoid v0 v1", "; span v0 v1"}) EXPECT_FALSE(parse(print(p) + more)) << more;
+}
+
 // What a file says may be long: finding spans takes time in proportion.
 TEST(Spans, LongProgramsAreMarkedInTime) {
   Program p;
