@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/facts.h"
 #include "ir/infer.h"
 
 namespace octavo::ir::detail {
@@ -10,11 +11,7 @@ namespace {
 using Wide = __int128;  // attributes are any 64-bit integers: sums and products of a few of them stay exact
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 
-/// Window attributes of conv and pooling, one entry a spatial dimension (pads: all begins, then all ends).
-struct Window {
-  std::vector<std::int64_t> strides, dilations, pads;
-};
-
+/// Strides, dilations and pads of conv and pooling, checked.
 Result<Window> window(const Inference& at, std::size_t spatial) {
   Window w;
   OCTAVO_TRY(w.strides, at.ints("strides", spatial, 1));

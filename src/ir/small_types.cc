@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/facts.h"
+
 namespace octavo::ir {
 namespace {
 
@@ -24,7 +26,7 @@ Format format_of(DType t) {
   }
 }
 
-std::uint8_t power_code(float x, bool saturate, PowerRounding rounding) {
+std::uint8_t power_code(float x, bool saturate, ScaleRounding rounding) {
   if (std::isnan(x)) return 0xff;
   const double v = std::abs(static_cast<double>(x));
   if (std::isinf(v)) return saturate ? 0xfe : 0xff;
@@ -33,8 +35,8 @@ std::uint8_t power_code(float x, bool saturate, PowerRounding rounding) {
   const double m = std::frexp(v, &e);  // v = m * 2^e, m in [0.5, 1)
   --e;
   const bool above = m > 0.5;
-  if (rounding == PowerRounding::up && above) ++e;
-  if (rounding == PowerRounding::nearest && m >= 0.75) ++e;
+  if (rounding == ScaleRounding::up && above) ++e;
+  if (rounding == ScaleRounding::nearest && m >= 0.75) ++e;
   if (e > 127) return saturate ? 0xfe : 0xff;
   return static_cast<std::uint8_t>(std::max(e + 127, 0));
 }
@@ -70,7 +72,7 @@ float small_to_f32(DType t, std::uint8_t code) {
   return negative ? -v : v;
 }
 
-std::uint8_t f32_to_small(DType t, float x, bool saturate, PowerRounding power) {
+std::uint8_t f32_to_small(DType t, float x, bool saturate, ScaleRounding power) {
   if (t == DType::f8e8m0) return power_code(x, saturate, power);
   const Format f = format_of(t);
   const int bits = 1 + f.exponent_bits + f.mantissa_bits;

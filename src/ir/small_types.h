@@ -22,10 +22,10 @@ namespace octavo::ir {
 
 /// The value of a code of a small float type (exact; NaN and infinities where the type has them).
 [[nodiscard]] float small_to_f32(DType t, std::uint8_t code);
-/// f8e8m0 only: how a magnitude between two powers of two is rounded.
-enum class PowerRounding : std::uint8_t { up, down, nearest };
+enum class ScaleRounding : std::
+    uint8_t;  // of f8e8m0 only: where a magnitude between two powers of two goes (facts.h); the default is up
 /// Round to nearest even. Out of range: the largest finite value if `saturate`, else infinity, or NaN where the type has none
 /// (f4e2m1 has neither: the largest). NaN is NaN; in f4e2m1 it is -0.
-[[nodiscard]] std::uint8_t f32_to_small(DType t, float x, bool saturate = true, PowerRounding power = PowerRounding::up);
+[[nodiscard]] std::uint8_t f32_to_small(DType t, float x, bool saturate = true, ScaleRounding power = {});
 
 }  // namespace octavo::ir

@@ -34,6 +34,21 @@ bool has_immediate(Op op) {
   }
 }
 
+bool commutes(Op op) {
+  switch (op) {
+    case Op::add:
+    case Op::mul:
+    case Op::fma:
+    case Op::add_i:
+    case Op::mul_i:
+    case Op::max_i:
+    case Op::min_i:
+    case Op::and_i:
+    case Op::or_i: return true;
+    default: return false;
+  }
+}
+
 int Program::push(Op op, int a, int b, int c, int d) {
   code.push_back(Instr{op, {a, b, c, d}, 0});
   return static_cast<int>(code.size()) - 1;

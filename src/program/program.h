@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "ir/tensor.h"
+#include "program/span.h"
 
 namespace octavo::program {
 
@@ -26,6 +27,7 @@ struct OpInfo {
 [[nodiscard]] const OpInfo& info(Op op);
 [[nodiscard]] std::span<const OpInfo> all_ops();  ///< the rows of ops.def
 [[nodiscard]] bool has_immediate(Op op);          ///< Instr::imm means something
+[[nodiscard]] bool commutes(Op op);               ///< the first two operands may change places
 
 /// One instruction; its index in Program::code is the value it defines.
 struct Instr {
@@ -35,6 +37,17 @@ struct Instr {
       0;  ///< imm_i: the constant; imm_f: the float's bits; load_*: operand index; shl_i/sra_i: n; table: table index
   bool operator==(const Instr&) const = default;
 };
+
+inline float Step::operator()(float y) const {
+  const float a = constant_first ? constant : y, b = constant_first ? y : constant;
+  switch (op) {
+    case Op::div: return y / constant;
+    case Op::max: return a > b ? a : b;
+    case Op::min: return a < b ? a : b;
+    case Op::nan0: return y != y ? 0.0F : y;
+    default: return y < 0 ? y * constant : y;
+  }
+}
 
 /// One result leaving the program. `type`: u8, s8 (the int32 value, already within range), s32, f32, f16, bf16 (rounded from the
 /// float), boolean (int32 0/1).
@@ -50,8 +63,11 @@ struct Program {
   std::vector<Instr> code;
   std::vector<Output> outputs;  ///< output j goes to the region's store j
   std::vector<Table> tables;
-  int operand_count = 0;  ///< load_* indices are below this
-  bool operator==(const Program&) const = default;
+  int operand_count = 0;    ///< load_* indices are below this
+  std::vector<Span> spans;  ///< of what the code already says: equal programs need not be marked alike
+  bool operator==(const Program& o) const {
+    return code == o.code && outputs == o.outputs && tables == o.tables && operand_count == o.operand_count;
+  }
 
   int push(Op op, int a = -1, int b = -1, int c = -1, int d = -1);
   int push_imm(Op op, std::int32_t imm, int a = -1);
@@ -60,9 +76,9 @@ struct Program {
   int load(Op op, int operand);
 };
 
-/// Types agree, args refer backwards, operand/table indices in range, outputs defined. Run on everything read from a file.
+/// Types agree, args refer backwards, operand/table indices in range, outputs defined, spans hold. Run on everything read from a file.
 [[nodiscard]] Status verify(const Program& p);
-/// "v0 = acc_i; v1 = i2f v0; ... ; store0 u8 v7"; parse(print(p)) == p.
+/// "v0 = acc_i; v1 = i2f v0; ... ; store0 u8 v7"; parse(print(p)) == p. Spans are not written; parse marks.
 [[nodiscard]] std::string print(const Program& p);
 [[nodiscard]] Result<Program> parse(std::string_view text);
 
@@ -88,7 +104,7 @@ void interpret(const Program& p, Scalar acc, std::span<const Scalar> operands, s
 /// into the table; a table of a table is one table). Quantize results are recognised by their clamps; `operand_is_u8[k]` tells that
 /// operand k is loaded from u8 codes, and its entry number operand_count, if there is one, that the accumulator is a u8 code
 /// (pooling); empty: unknown. Slices of one or two operations stay as they are; identity tables are dropped. Equal tables are
-/// shared.
+/// shared. The result is marked (span.h).
 [[nodiscard]] Program simplify(const Program& p, const std::vector<bool>& operand_is_u8 = {});
 
 /// True if every operand is element-wise evaluable with these ops only ("no table", ...) helpers used by emitters:

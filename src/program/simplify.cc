@@ -23,21 +23,6 @@ bool is_source(const Instr& i) {
   return i.op == Op::acc_i || i.op == Op::acc_f || i.op == Op::load_i || i.op == Op::load_f;
 }
 
-bool commutes(Op op) {
-  switch (op) {
-    case Op::add:
-    case Op::mul:
-    case Op::fma:  // its first two operands
-    case Op::add_i:
-    case Op::mul_i:
-    case Op::max_i:
-    case Op::min_i:
-    case Op::and_i:
-    case Op::or_i: return true;
-    default: return false;
-  }
-}
-
 /// Rebuilds a program instruction by instruction, folding and merging on the way.
 class Builder {
  public:
@@ -242,9 +227,11 @@ Program simplify(const Program& p, const std::vector<bool>& operand_is_u8) {
   Program now = tidy(p);
   while (true) {
     Program next = tidy(make_tables(now, operand_is_u8));
-    if (next == now) return now;
+    if (next == now) break;
     now = std::move(next);
   }
+  mark(now);
+  return now;
 }
 
 }  // namespace octavo::program

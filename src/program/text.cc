@@ -168,6 +168,7 @@ Result<Program> parse(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (auto ok = verify(p); !ok) return fail(ErrorKind::bad_engine, "reading a program: " + ok.error().message);
+  mark(p);
   return p;
 }
 

@@ -80,6 +80,9 @@ Status verify(const Program& p) {
     if (type != needed)
       return bad(fmt::format("store{} of type {} writes v{} of type {}", j, ir::name_of(out.type), out.value, type));
   }
+  for (const Span& s : p.spans) {
+    if (!holds(p, s)) return bad(fmt::format("the span from v{} to v{} is not what the code computes", first_of(s), last_of(s)));
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/half.h"
 #include "reference/detail.h"
+#include "region/move_source.h"
 
 namespace octavo::reference {
 namespace {
@@ -71,16 +72,6 @@ Tensor fill_value(const Args& a) {
                                   : from_integers({static_cast<std::int64_t>(v)}, type);
 }
 
-/// Source of padded coordinate i (counted from the first element, so possibly outside 0..extent-1).
-std::int64_t pad_source(ir::PadMode mode, std::int64_t i, std::int64_t extent) {
-  if (i >= 0 && i < extent) return i;
-  if (mode == ir::PadMode::edge) return i < 0 ? 0 : extent - 1;
-  if (mode != ir::PadMode::reflect) return -1;
-  if (extent == 1) return 0;
-  const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
-  return m < extent ? m : period - m;
-}
-
 std::vector<Ints> maps_of(const Args& a) {
   const Shape& x = a.shape(0);
   const Shape& y = a.out().shape;
@@ -93,7 +84,7 @@ std::vector<Ints> maps_of(const Args& a) {
       switch (a.n.op) {
         case Op::slice: maps[d].push_back(slice->starts[d] + i * slice->steps[d]); break;
         case Op::tile: maps[d].push_back(i % x[d]); break;
-        default: maps[d].push_back(pad_source(pad->mode, i - pad->pads[d], x[d]));  // pad
+        default: maps[d].push_back(region::pad_source(pad->mode, i - pad->pads[d], x[d]));  // pad
       }
     }
   }

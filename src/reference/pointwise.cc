@@ -228,13 +228,10 @@ Result<Tensors> eval_cast(const Args& a) {
   const DType from = a.in[0].dtype(), to = a.out().dtype;
   if (ir::is_small_float(to)) {
     const auto& facts = a.as<ir::Cast>();
-    const auto power = facts.round_mode == ir::ScaleRounding::down      ? ir::PowerRounding::down
-                       : facts.round_mode == ir::ScaleRounding::nearest ? ir::PowerRounding::nearest
-                                                                        : ir::PowerRounding::up;
     Tensor y(a.out());
     const auto x = floats(a.in[0]);
     for (std::size_t i = 0; i < x.size(); ++i)
-      y.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(to, x[i], facts.saturate, power);
+      y.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(to, x[i], facts.saturate, facts.round_mode);
     return Tensors{y};
   }
   if (ir::is_small_float(from) && !ir::is_float(to)) {

@@ -16,15 +16,6 @@ auto mismatch(const Stage& s) {
                                                  ir::to_string(s.anchor.inputs[0].dims), ir::to_string(s.space)));
 }
 
-std::int64_t pad_source(ir::PadMode mode, std::int64_t i, std::int64_t extent) {
-  if (i >= 0 && i < extent) return i;
-  if (mode == ir::PadMode::edge) return i < 0 ? 0 : extent - 1;
-  if (mode == ir::PadMode::constant) return kFill;
-  if (extent == 1) return 0;
-  const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
-  return m < extent ? m : period - m;
-}
-
 Result<MoveSource> gather_source(const Stage& s) {
   if (s.anchor.inputs.size() < 2) return mismatch(s);
   const TensorRef &x = s.anchor.inputs[0], &indices = s.anchor.inputs[1];
@@ -72,6 +63,15 @@ Result<MoveSource> block_source(const Stage& s) {
 }
 
 }  // namespace
+
+std::int64_t pad_source(ir::PadMode mode, std::int64_t i, std::int64_t extent) {
+  if (i >= 0 && i < extent) return i;
+  if (mode == ir::PadMode::edge) return i < 0 ? 0 : extent - 1;
+  if (mode == ir::PadMode::constant) return kFill;
+  if (extent == 1) return 0;
+  const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
+  return m < extent ? m : period - m;
+}
 
 Result<MoveSource> move_source(const Stage& s) {
   switch (s.anchor.op) {

@@ -9,6 +9,9 @@
 
 namespace octavo::region {
 
+/// Of index `i` of a padded dimension, less the padding before it, the index of the dimension; -1: the pad value.
+[[nodiscard]] std::int64_t pad_source(ir::PadMode mode, std::int64_t i, std::int64_t extent);
+
 /// The source of an element is the sum of one entry a dimension of the stage's space, the pad value where an entry is kFill, and where
 /// the stage is a gather the row that its indices name.
 struct MoveSource {

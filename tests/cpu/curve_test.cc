@@ -28,19 +28,20 @@ constexpr const char *kTactic = "cpu.conv.u8s8.avx512vnni.jit", *kAmx = "cpu.con
 
 struct Function {
   const char* name;
+  program::Function function;
   ir::Op op;
   bool times_x = false;
   const char* approximate = "";
 };
-constexpr Function kFunctions[] = {{"silu", ir::Op::sigmoid, true},
-                                   {"sigmoid", ir::Op::sigmoid},
-                                   {"tanh", ir::Op::tanh},
-                                   {"gelu", ir::Op::gelu},
-                                   {"gelu tanh", ir::Op::gelu, false, "tanh"},
-                                   {"mish", ir::Op::mish},
-                                   {"softplus", ir::Op::softplus},
-                                   {"erf", ir::Op::erf},
-                                   {"elu", ir::Op::elu}};
+constexpr Function kFunctions[] = {{"silu", program::Function::silu, ir::Op::sigmoid, true},
+                                   {"sigmoid", program::Function::sigmoid, ir::Op::sigmoid},
+                                   {"tanh", program::Function::tanh, ir::Op::tanh},
+                                   {"gelu", program::Function::gelu, ir::Op::gelu},
+                                   {"gelu tanh", program::Function::gelu_tanh, ir::Op::gelu, false, "tanh"},
+                                   {"mish", program::Function::mish, ir::Op::mish},
+                                   {"softplus", program::Function::softplus, ir::Op::softplus},
+                                   {"erf", program::Function::erf, ir::Op::erf},
+                                   {"elu", program::Function::elu, ir::Op::elu}};
 
 struct Case {
   Function f;
@@ -142,7 +143,7 @@ void build_coded(Scene& s, const CodedCase& k) {
 
 Curve found(Scene& s) {
   cpu::jit::Epilogue e;
-  EXPECT_EQ(spelled(cpu::jit::lower(s.stage(), false, true, e)), "");
+  EXPECT_EQ(spelled(cpu::jit::lower(s.region().stages[0], false, true, e)), "");
   Curve c;
   EXPECT_EQ(spelled(Curve::find(e, c)), "");
   return c;
@@ -153,14 +154,14 @@ TEST(Curve, FindsKnownFunctionsAndNothingElse) {
     Scene s(1);
     Case k{.f = f};
     build(s, k);
-    EXPECT_EQ(found(s).function, std::string(f.name).substr(0, 4) == "gelu" ? "gelu" : f.name);
+    EXPECT_EQ(found(s).function, f.function) << f.name;
   }
   const auto why = [](auto change) {
     Scene s(2);
     build(s, {.f = kFunctions[0]});
     change(s);
     cpu::jit::Epilogue e;
-    EXPECT_EQ(spelled(cpu::jit::lower(s.stage(), false, true, e)), "");
+    EXPECT_EQ(spelled(cpu::jit::lower(s.region().stages[0], false, true, e)), "");
     Curve c;
     return Curve::find(e, c);
   };
@@ -303,7 +304,7 @@ TEST(Curve, OfACodeGivesWhatIsWritten) {
         ASSERT_TRUE(matched) << matched.error().message;
         const ConvSetting& plan = *matched;
         ASSERT_TRUE(plan.curve && plan.curve->coded) << "seed " << seed;
-        EXPECT_EQ(plan.curve->function, "gelu");
+        EXPECT_EQ(plan.curve->function, program::Function::gelu_of_erf);
         const auto packed = cpu::jit::pack_conv(plan);
         ASSERT_TRUE(packed);
         const auto lines = (*packed)[2].data<float>();

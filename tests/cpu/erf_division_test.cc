@@ -28,6 +28,7 @@ region::Region region_of(program::Program p) {
   region::Stage& s = r.stages.emplace_back();
   s.space = {1, kChannels, 1, kPixels};
   s.program = std::move(p);
+  program::mark(s.program);
   region::TensorRef store;
   store.buffer = 0, store.dtype = ir::DType::f32, store.dims = s.space, store.strides = {kSums, 1, kSums, kChannels};
   s.stores = {store};

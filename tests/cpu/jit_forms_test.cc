@@ -118,6 +118,10 @@ Epilogue addition(float s1, float s2, std::int32_t z2, DType other, float s, std
   y = push({Op::min, {push({Op::div, {y, imm(s), -1, -1}}), imm(static_cast<float>(255 - zero)), -1, -1}});
   e.pack = {.sinks = {{0, -1}}, .value = push({Op::f2i, {y, -1, -1, -1}}), .zero = zero};
   e.outputs = {{e.pack.value, DType::u8}};
+  program::Program p;  // the same code
+  for (const Instr& in : e.code) p.code.push_back({in.op, in.args, in.imm});
+  program::mark(p);
+  e.spans = p.spans;
   return e;
 }
 

@@ -529,7 +529,13 @@ region::Tactic of_any_version(region::Tactic t) {
 }
 }  // namespace
 
+region::Region& Scene::region() {
+  for (region::Stage& s : region_.stages) program::mark(s.program);
+  return region_;
+}
+
 std::string Scene::compare(const region::Provider& provider, const std::string& tactic, float tolerance, int ignored) {
+  (void)region();
   const std::string repeat = fmt::format(" (tactic {}, seed {}; repeat with --gtest_filter of this test)", tactic, seed_);
   bool known = false;
   const auto wanted = region::parse_tactic(tactic);

@@ -34,7 +34,8 @@ class Scene {
  public:
   explicit Scene(std::uint32_t seed) : seed_(seed), rng_(seed) { region_.stages.emplace_back(); }
 
-  region::Region& region() { return region_; }
+  /// Its programs are marked, as a planner's are.
+  region::Region& region();
   region::Stage& stage() { return region_.stages[0]; }
   region::Plan& plan() { return plan_; }
   /// The plan with buffers for what a tactic packed, which the region then names: what load checks sizes by.

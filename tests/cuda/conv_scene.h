@@ -61,6 +61,7 @@ class ConvScene {
     s.anchor.weights = constant(w, weights, ir::dense_strides(weights));
     depth_ = static_cast<double>(k.c / k.groups * k.kh * k.kw);
     program_of(k);
+    program::mark(region.stages[0].program);
   }
 
   /// Runs the reference on the memory.

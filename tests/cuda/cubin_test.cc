@@ -129,7 +129,7 @@ TEST(Cubin, EachLieIsNamed) {
   }
   expect(said(Elf().set_section<std::uint32_t>(3, 40, 99)), "section 3 names section 99 of 7");
   expect(said(Elf().set_section<std::uint32_t>(3, 40, 5)), "section 5 is taken for strings, and is none");
-  expect(said(Elf().set_section<std::uint32_t>(4, 0, 5000)), "a name at 5000 of 61 bytes of strings");
+  expect(said(Elf().set_section<std::uint32_t>(4, 0, 5000)), "a name at 5000 of 58 bytes of strings");
   expect(said(Elf().set_section<std::uint64_t>(5, 32, 63)), "kernel \"k\" is at 0+64 of 63 bytes");
   expect(said(Elf().replace(std::string("\x04\x05\x0c\0", 4), std::string("\x04\x05\x50\0", 4))),
          "the facts of kernel \"k\" are cut off");

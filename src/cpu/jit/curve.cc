@@ -6,9 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <map>
-
-#include "program/math.h"
 
 namespace octavo::cpu::jit {
 namespace {
@@ -19,126 +16,23 @@ constexpr double kUnit = 65536;  // of z, a code
 constexpr float kMagic = 12582912.0F;
 constexpr float kLimit = 7.99999952F;  // the float below 8
 
-/// What the finder knows: smooth, with one extremum at most, and settled on both sides once it is rounded and clamped.
-struct Known {
-  const char* name;
-  ir::Op op;
-  bool times_x;
-  ir::Facts facts = {};
-};
-const std::vector<Known>& known_curves() {
-  static const std::vector<Known> list{
-      {"silu", ir::Op::sigmoid, true},
-      {"sigmoid", ir::Op::sigmoid, false},
-      {"tanh", ir::Op::tanh, false},
-      {"gelu", ir::Op::gelu, false, ir::Gelu{ir::GeluForm::none}},
-      {"mish", ir::Op::mish, false},
-      {"gelu", ir::Op::gelu, false, ir::Gelu{ir::GeluForm::tanh}},
-      {"softplus", ir::Op::softplus, false},
-      {"erf", ir::Op::erf, false},
-      {"elu", ir::Op::elu, false, ir::Slope{1}},
-  };
-  return list;
-}
-
-/// Whether value v of an epilogue is value q of a program whose operand 0 is `hole`.
-class Match {
- public:
-  Match(const Epilogue& e, const program::Program& p, int hole) : e_(e), p_(p), hole_(hole) {}
-  bool operator()(int v, int q) {
-    const auto& want = p_.code[static_cast<std::size_t>(q)];
-    if (want.op == Op::bits_f || want.op == Op::bits_i) return (*this)(v, want.args[0]);
-    if (want.op == Op::load_f) return v == hole_;
-    if (const auto it = met_.find(q); it != met_.end()) return it->second == v;
-    const Instr& in = e_.code[static_cast<std::size_t>(v)];
-    if (in.op != want.op || in.reversed || (program::has_immediate(in.op) && in.imm != want.imm)) return false;
-    const bool commutes = in.op == Op::fma || in.op == Op::mul || in.op == Op::add || in.op == Op::add_i || in.op == Op::and_i;
-    const auto all = [&](bool swap) {
-      for (std::size_t k = 0; k < 4; ++k) {
-        const int a = in.args[swap && k < 2 ? 1 - k : k], b = want.args[k];
-        if ((a < 0) != (b < 0) || (b >= 0 && !(*this)(a, b))) return false;
-      }
-      return true;
-    };
-    if (!all(false) && !(commutes && all(true))) return false;
-    met_[q] = v;
-    return true;
-  }
-
- private:
-  const Epilogue& e_;
-  const program::Program& p_;
-  int hole_;
-  std::map<int, int> met_;
-};
-
-/// x * (1 + erf(x / sqrt(2))) / 2 as exporters spell it out: quotient or product, 1/2 in each place.
-bool is_spelled_gelu(const Epilogue& e, int v, int x) {
-  if (e.code[static_cast<std::size_t>(v)].op != Op::mul) return false;
-  for (const bool divides : {true, false}) {
-    for (const int place : {0, 1, 2}) {
-      program::Program p;
-      p.operand_count = 1;
-      const int in = p.load(Op::load_f, 0), half = p.imm_f(0.5F);
-      const int scaled = divides ? p.push(Op::div, in, p.imm_f(1.41421354F)) : p.push(Op::mul, in, p.imm_f(0.707106769F));
-      program::ProgramOps ops{p};
-      const int both = p.push(Op::add, program::unary(ops, ir::Op::erf, {}, scaled), p.imm_f(1.0F));
-      const int y = place == 0   ? p.push(Op::mul, p.push(Op::mul, in, both), half)
-                    : place == 1 ? p.push(Op::mul, p.push(Op::mul, in, half), both)
-                                 : p.push(Op::mul, in, p.push(Op::mul, both, half));
-      if (Match(e, p, x)(v, y)) return true;
-    }
-  }
-  return false;
-}
-
-bool is_known(const Epilogue& e, int v, int x, std::string& name) {
-  if (is_spelled_gelu(e, v, x)) {
-    name = "gelu";
-    return true;
-  }
-  for (const Known& known : known_curves()) {
-    program::Program p;
-    p.operand_count = 1;
-    const int in = p.load(Op::load_f, 0);
-    program::ProgramOps ops{p};
-    const int y = program::unary(ops, known.op, known.facts, in);
-    name = known.name;
-    if (!known.times_x) {
-      if (Match(e, p, x)(v, y)) return true;
-      continue;
-    }
-    const Instr& mul = e.code[static_cast<std::size_t>(v)];
-    if (mul.op != Op::mul) continue;
-    for (const std::size_t side : {0, 1}) {
-      if (mul.args[side] == x && Match(e, p, x)(mul.args[1 - side], y)) return true;
-    }
-  }
-  return false;
-}
-
 /// Whether value v is factor * code + bias, the bias f32 and one a channel or for all. (Without it all is a table of the code, lower.h.)
 bool find_coded(const Epilogue& e, int v, Curve& out) {
   const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
   if (at(v).op != Op::add) return false;
   const std::size_t of_product = at(at(v).args[0]).op == Op::mul ? 0 : 1;
-  const int product = at(v).args[of_product];
+  const auto* product = span_to<program::DequantizeSpan>(e, at(v).args[of_product]);
   const Instr& bias = at(at(v).args[1 - of_product]);
-  if (bias.op != Op::load_f) return false;
+  if (product == nullptr || product->zero != 0 || bias.op != Op::load_f) return false;
   const Stream& s = e.operands[static_cast<std::size_t>(bias.imm)];
   if (s.dtype != ir::DType::f32 || (s.access != Access::channel && s.access != Access::uniform)) return false;
-  if (at(product).op != Op::mul) return false;
-  const std::size_t side = at(at(product).args[0]).op == Op::imm_f ? 0 : 1;
-  const Instr &factor = at(at(product).args[side]), &number = at(at(product).args[1 - side]);
-  if (factor.op != Op::imm_f || number.op != Op::i2f || at(number.args[0]).op != Op::f2i) return false;
   constexpr std::int32_t kMost = 1024;  // wider than any code
   Requant r;
   r.lo = -kMost, r.hi = kMost;
-  if (!find_requant_of(e, number.args[0], r).empty() || r.alpha < 1 || r.first <= -kMost || r.last >= kMost) return false;
-  const auto value = std::bit_cast<float>(factor.imm);
-  if (!(value > 0) || !std::isfinite(value)) return false;
+  if (!find_requant_of(e, product->code, r).empty() || r.alpha < 1 || r.first <= -kMost || r.last >= kMost) return false;
+  if (!(product->scale > 0) || !std::isfinite(product->scale)) return false;
   out.scale = -1, out.bias = bias.imm, out.fused = false;
-  out.coded = Curve::Coded{r, value};
+  out.coded = Curve::Coded{r, product->scale};
   return true;
 }
 
@@ -162,14 +56,13 @@ Reasons Curve::find(const Epilogue& e, Curve& out) {
   int v = last, x = -1;
   for (;;) {
     const Instr& in = at(v);
-    for (std::size_t i = 0; i < e.code.size() && x < 0; ++i) {
-      const auto candidate = static_cast<int>(i);
-      out.coded.reset();
-      if ((find_affine(e, candidate, out.scale, out.bias, out.fused).empty() || find_coded(e, candidate, out)) &&
-          is_known(e, v, candidate, out.function))
-        x = candidate;
+    // Each function that has a name is smooth, with one extremum at most, and settled on both sides once it is rounded and clamped.
+    if (const auto* f = span_to<program::FunctionSpan>(e, v)) {
+      if (!find_affine(e, f->x, out.scale, out.bias, out.fused).empty() && !find_coded(e, f->x, out))
+        return unmet("activation", "unknown", "a known function of scale * acc + bias");
+      x = f->x, out.function = f->function;
+      break;
     }
-    if (x >= 0) break;
     if (in.op == Op::nan0) {
       v = in.args[0];
       continue;

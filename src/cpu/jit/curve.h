@@ -19,7 +19,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "cpu/jit/lower.h"
@@ -36,7 +35,7 @@ class Curve {
  public:
   int scale = -1, bias = -1;  ///< f32 operands of x, per channel or uniform; bias -1: none
   bool fused = true;          ///< fma(acc, scale, bias)
-  std::string function;       ///< its name, "silu"
+  program::Function function = program::Function::silu;
   struct Coded {
     Requant requant;  ///< of acc, with zero point 0
     float factor = 1;

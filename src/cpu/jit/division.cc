@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace octavo::cpu::jit {
@@ -104,6 +105,8 @@ int multiply_where_exact(Epilogue& e) {
   };
   for (auto& o : e.outputs) follow(o.value);
   follow(e.pack.value);
+  std::vector<program::Span> spans = std::exchange(e.spans, {}), followed;
+  move_spans(spans, moved, followed);
   // The divisors are left behind.
   std::vector<char> live(code.size(), 0);
   for (std::size_t j = 0; j < e.outputs.size(); ++j)
@@ -125,6 +128,7 @@ int multiply_where_exact(Epilogue& e) {
   }
   for (auto& o : e.outputs) o.value = o.value < 0 ? -1 : last[static_cast<std::size_t>(o.value)];
   if (e.pack.value >= 0) e.pack.value = last[static_cast<std::size_t>(e.pack.value)];
+  move_spans(followed, last, e.spans);
   return replaced;
 }
 

@@ -19,10 +19,6 @@ bool is_imm(Op op) {
 bool is_load(Op op) {
   return op == Op::load_i || op == Op::load_f;
 }
-bool commutes(Op op) {
-  return op == Op::add || op == Op::mul || op == Op::add_i || op == Op::mul_i || op == Op::max_i || op == Op::min_i ||
-         op == Op::and_i || op == Op::or_i;
-}
 
 /// Values that may wait to be packed where no accumulator register holds them.
 constexpr int kValuesAhead = 12;

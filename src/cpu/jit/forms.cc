@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 namespace octavo::cpu::jit {
 namespace {
@@ -38,37 +40,8 @@ void remove_dead(Epilogue& e) {
   e.code = std::move(code);
   for (auto& o : e.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
   if (e.pack.value >= 0) e.pack.value = moved[static_cast<std::size_t>(e.pack.value)];
-}
-
-std::optional<float> float_of(const Epilogue& e, int v) {
-  const Instr& in = e.code[static_cast<std::size_t>(v)];
-  if (in.op != Op::imm_f) return std::nullopt;
-  return std::bit_cast<float>(in.imm);
-}
-
-/// scale * (float(value) - zero) of 8-bit codes.
-struct Term {
-  float scale = 1;
-  std::int32_t zero = 0;
-  int value = -1;
-};
-
-std::optional<Term> term(const Epilogue& e, int v) {
-  const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
-  if (at(v).op != Op::mul) return std::nullopt;
-  Term t;
-  std::size_t side = 0;  // of the scale
-  if (!float_of(e, at(v).args[0])) side = 1;
-  const auto scale = float_of(e, at(v).args[side]);
-  const Instr& number = at(at(v).args[1 - side]);
-  if (!scale || number.op != Op::i2f) return std::nullopt;
-  t.scale = *scale, t.value = number.args[0];
-  if (const Instr& difference = at(t.value); difference.op == Op::sub_i) {
-    if (at(difference.args[1]).op != Op::imm_i) return std::nullopt;
-    t.zero = at(difference.args[1]).imm;
-    t.value = difference.args[0];
-  }
-  return t;
+  const std::vector<program::Span> spans = std::exchange(e.spans, {});
+  move_spans(spans, moved, e.spans);
 }
 
 /// The codes that an operand can hold.
@@ -86,9 +59,9 @@ std::optional<Range> codes_of(const Epilogue& e, int v) {
 
 /// An Add of two codes, requantized.
 struct Addition {
-  Term one, other;  ///< one.value is the computed code
-  Range codes;      ///< of the other
-  Requant requant;  ///< steps, zero and bounds
+  program::DequantizeSpan one, other;  ///< one.code is the computed code
+  Range codes;                         ///< of the other
+  Requant requant;                     ///< steps, zero and bounds
   [[nodiscard]] std::int32_t written(std::int32_t c1, std::int32_t c2) const {
     const float a = one.scale * static_cast<float>(c1 - one.zero), b = other.scale * static_cast<float>(c2 - other.zero);
     return requant.code_of(a + b);
@@ -100,14 +73,13 @@ std::optional<Addition> find_addition(const Epilogue& e, int c1) {
   const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
   Addition out;
   out.requant.zero = e.pack.zero, out.requant.lo = e.pack.lo, out.requant.hi = e.pack.hi;
-  if (at(e.pack.value).op != Op::f2i) return std::nullopt;
-  int v = at(e.pack.value).args[0];
-  if (!find_steps(e, v, out.requant).empty() || out.requant.alpha < 1 || at(v).op != Op::add) return std::nullopt;
-  auto one = term(e, at(v).args[0]), other = term(e, at(v).args[1]);
+  int v = -1;
+  if (!find_steps(e, e.pack.value, v, out.requant).empty() || out.requant.alpha < 1 || at(v).op != Op::add) return std::nullopt;
+  const auto *one = span_to<program::DequantizeSpan>(e, at(v).args[0]), *other = span_to<program::DequantizeSpan>(e, at(v).args[1]);
   if (!one || !other) return std::nullopt;
-  if (one->value != c1) std::swap(one, other);
-  const auto codes = codes_of(e, other->value);
-  if (one->value != c1 || !codes) return std::nullopt;
+  if (one->code != c1) std::swap(one, other);
+  const auto codes = codes_of(e, other->code);
+  if (one->code != c1 || !codes) return std::nullopt;
   out.one = *one, out.other = *other, out.codes = *codes;
   return out;
 }
@@ -120,7 +92,7 @@ struct Fmas {
 std::optional<Fmas> find_fmas(const Addition& add, std::int32_t first, std::int32_t last) {
   double divisor = 1;
   for (const auto& s : add.requant.steps) {
-    if (s.op == Op::div) divisor *= static_cast<double>(s.imm);
+    if (s.op == Op::div) divisor *= static_cast<double>(s.constant);
   }
   const double a = static_cast<double>(add.one.scale) / divisor, b = static_cast<double>(add.other.scale) / divisor;
   const double c = -a * add.one.zero - b * add.other.zero;
@@ -250,6 +222,7 @@ FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
   }
   for (auto& o : out.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
   out.pack.value = moved[static_cast<std::size_t>(e.pack.value)];
+  move_spans(e.spans, moved, out.spans);
   if (!add_by_fmas(out, code, r.first, r.last)) fold_zero_points(out);
   return result;
 }
@@ -323,6 +296,11 @@ int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e)
       if (a == static_cast<int>(sum)) a = acc;
     }
   }
+  std::vector<int> same(e.code.size());
+  std::iota(same.begin(), same.end(), 0);
+  same[sum] = acc;
+  const std::vector<program::Span> spans = std::exchange(e.spans, {});
+  move_spans(spans, same, e.spans);
   remove_dead(e);
   return operand;
 }
@@ -337,14 +315,14 @@ void fold_zero_points(Epilogue& e) {
   };
   for (std::size_t i = 0; i < e.code.size(); ++i) {
     Instr in = e.code[i];
-    const auto t = term(e, static_cast<int>(i));
+    const auto* t = span_to<program::DequantizeSpan>(e, static_cast<int>(i));
     for (int& a : in.args) {
       if (a >= 0) a = moved[static_cast<std::size_t>(a)];
     }
-    if (t && t->zero != 0 && codes_of(e, t->value) && std::isfinite(t->scale)) {
+    if (t != nullptr && t->zero != 0 && codes_of(e, t->code) && std::isfinite(t->scale)) {
       const double shift = -static_cast<double>(t->zero) * static_cast<double>(t->scale);
       if (static_cast<double>(static_cast<float>(shift)) == shift && std::fabs(shift) > 1e-30) {
-        const int x = push({Op::i2f, {moved[static_cast<std::size_t>(t->value)], -1, -1, -1}});
+        const int x = push({Op::i2f, {moved[static_cast<std::size_t>(t->code)], -1, -1, -1}});
         in = {Op::fma, {x, push(imm_f(t->scale)), push(imm_f(static_cast<float>(shift))), -1}};
       }
     }
@@ -352,6 +330,8 @@ void fold_zero_points(Epilogue& e) {
   }
   for (auto& o : out.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
   if (out.pack.value >= 0) out.pack.value = moved[static_cast<std::size_t>(out.pack.value)];
+  out.spans.clear();
+  move_spans(e.spans, moved, out.spans);
   remove_dead(out);
   e = std::move(out);
 }
@@ -365,7 +345,7 @@ bool add_by_fmas(Epilogue& e, int c1, std::int32_t first, std::int32_t last) {
     e.code.push_back(in);
     return static_cast<int>(e.code.size()) - 1;
   };
-  const int x1 = push({Op::i2f, {c1, -1, -1, -1}}), x2 = push({Op::i2f, {add->other.value, -1, -1, -1}});
+  const int x1 = push({Op::i2f, {c1, -1, -1, -1}}), x2 = push({Op::i2f, {add->other.code, -1, -1, -1}});
   const int inner = push({Op::fma, {x2, push(imm_f(f->b)), push(imm_f(f->c)), -1}});
   const int t = push({Op::fma, {x1, push(imm_f(f->a)), inner, -1}});
   e.pack.value = push({Op::f2i, {t, -1, -1, -1}});

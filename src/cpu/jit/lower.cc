@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "region/tensor_ref.h"
 
@@ -82,6 +84,7 @@ class Lowering {
     e_.outputs = p.outputs;
     for (auto& o : e_.outputs) o.value = same[static_cast<std::size_t>(o.value)];
     e_.tables = p.tables;
+    take_spans(p, same);
     const auto computed = e_.outputs;
     if (vbmi_) {
       for (auto& o : e_.outputs) tabulate(o);
@@ -98,6 +101,14 @@ class Lowering {
   }
 
  private:
+  void take_spans(const program::Program& p, const std::vector<int>& same) {
+    move_spans(p.spans, same, e_.spans);
+    for (program::Span& s : e_.spans) {
+      if (auto* r = std::get_if<program::RequantizeSpan>(&s)) r->result = r->rounded, r->zero = 0;
+      if (auto* d = std::get_if<program::DequantizeSpan>(&s); d != nullptr && at(d->shifted).op != Op::sub_i)
+        d->code = d->shifted, d->zero = 0;
+    }
+  }
   int push(const Instr& i) {
     if (i.op == Op::sub_i && at(i.args[0]).op == Op::add_i) {  // (x + c) - c: a code that goes back to float
       const Instr& sum = at(i.args[0]);
@@ -277,6 +288,7 @@ class Lowering {
     }
     k.value = push(Instr{Op::f2i, {value, -1, -1, -1}, 0, false});
     k.zero = zero;
+    note_pack(rounded, *clamp, value);
   }
 
   struct Clamp {
@@ -285,6 +297,20 @@ class Lowering {
     bool has_lo = false, nan_is_lo = false;
     bool nan_passes = false;  ///< a NaN becomes INT_MIN, then INT_MIN + zero
   };
+
+  /// The packed value is the requantization that ends with `rounded`, of `value`: with its clamp, or with the upper bound alone.
+  void note_pack(int rounded, const Clamp& clamp, int value) {
+    const auto* whole = span_to<program::RequantizeSpan>(e_, rounded);
+    if (whole == nullptr) return;
+    program::RequantizeSpan s = *whole;
+    s.rounded = s.result = e_.pack.value;
+    if (value != at(rounded).args[0]) {
+      while (!s.steps.empty() && s.steps.back().from != clamp.x) s.steps.pop_back();
+      if (s.steps.empty()) return;
+      s.steps.back() = {Op::min, clamp.hi, clamp.nan_is_lo, clamp.x};
+    }
+    e_.spans.push_back(std::move(s));
+  }
 
   /// min(max(x, lo), hi) in either nesting and operand order, or min(x, hi) alone. lo <= hi.
   std::optional<Clamp> float_clamp(int v) const {
@@ -351,6 +377,8 @@ class Lowering {
     e_.code = std::move(kept);
     for (auto& o : e_.outputs) o.value = moved[static_cast<std::size_t>(o.value)];  // -1 for packed ones if replaced
     if (e_.pack.value >= 0) e_.pack.value = moved[static_cast<std::size_t>(e_.pack.value)];
+    const std::vector<program::Span> spans = std::exchange(e_.spans, {});
+    move_spans(spans, moved, e_.spans);
   }
 
   Epilogue& e_;
@@ -358,6 +386,28 @@ class Lowering {
 };
 
 }  // namespace
+
+void move_spans(const std::vector<program::Span>& from, const std::vector<int>& moved, std::vector<program::Span>& to) {
+  const auto follow = [&](int& v) { v = v < 0 ? -1 : moved[static_cast<std::size_t>(v)]; };
+  for (program::Span s : from) {
+    std::visit(
+        [&](auto& of) {
+          using Kind = std::decay_t<decltype(of)>;
+          if constexpr (std::is_same_v<Kind, program::DequantizeSpan>) {
+            follow(of.code), follow(of.shifted);
+          } else {
+            follow(of.x);
+          }
+          if constexpr (std::is_same_v<Kind, program::RequantizeSpan>) {
+            follow(of.rounded);
+            for (program::Step& step : of.steps) follow(step.from);
+          }
+          follow(of.result);
+        },
+        s);
+    if (program::first_of(s) >= 0 && program::last_of(s) >= 0) to.push_back(std::move(s));
+  }
+}
 
 Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out, int lanes) {
   const auto& p = stage.program;

@@ -84,6 +84,9 @@ struct Epilogue {
   Pack pack;
   bool narrows = false;  ///< AVX512-BF16 rounds to bfloat16: numbers below the least normal one become 0
   std::vector<std::array<float, 16>> blocks;
+  /// The program's spans, of values of `code`: the results are equal, whatever has become of the operations in between. A RequantizeSpan ends with `rounded`; that of
+  /// the packed value lacks the bounds that the pack has. A DequantizeSpan has lost its zero point where (x + z) - z is x.
+  std::vector<program::Span> spans;
   /// A curve (curve.h): the packed values are codes in bits 16 to 23, and where the bits below are less than `window` for one of a
   /// group, the group's codes are computed and stored by `written`, whose streams are the same. Accumulators are in memory.
   std::int32_t window = 0;
@@ -100,6 +103,17 @@ struct Epilogue {
     return k < operands.size() ? operands[k] : stores[k - operands.size()];
   }
 };
+
+/// The span that ends with value v; null: none of the kind.
+template <class Kind>
+[[nodiscard]] const Kind* span_to(const Epilogue& e, int v) {
+  for (const program::Span& s : e.spans) {
+    if (const Kind* of = std::get_if<Kind>(&s); of != nullptr && program::last_of(s) == v) return of;
+  }
+  return nullptr;
+}
+/// Appends to `to` the spans whose ends `moved` keeps; -1: dropped.
+void move_spans(const std::vector<program::Span>& from, const std::vector<int>& moved, std::vector<program::Span>& to);
 
 inline constexpr int kMaxStreams = 28;
 

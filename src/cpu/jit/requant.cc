@@ -29,15 +29,7 @@ float fma_of(float x, float a, float b) {
 }
 
 float stepped(const Requant& r, float y) {
-  for (const auto& s : r.steps) {
-    if (s.op == Op::div) {
-      y /= s.imm;
-    } else if (s.op == Op::sel_lt) {
-      y = y < 0 ? y * s.imm : y;
-    } else {
-      y = s.op == Op::max ? std::max(y, s.imm) : std::min(y, s.imm);
-    }
-  }
+  for (const auto& s : r.steps) y = s(y);
   return y;
 }
 
@@ -68,7 +60,7 @@ bool holds(const Requant& r, const Line& line, const Corner& c) {
 double divisor_of(const Requant& r) {
   double divisor = 1;
   for (const auto& s : r.steps) {
-    if (s.op == Op::div) divisor *= static_cast<double>(s.imm);
+    if (s.op == Op::div) divisor *= static_cast<double>(s.constant);
   }
   return divisor;
 }
@@ -145,53 +137,28 @@ Reasons find_requant(const Epilogue& e, Requant& out) {
   return find_requant_of(e, e.pack.value, out);
 }
 
-Reasons find_steps(const Epilogue& e, int& v, Requant& out) {
-  const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
-  for (;;) {
-    const Instr& in = at(v);
-    if (in.op == Op::nan0) {  // acc, scale and bias are finite: there is no NaN
-      v = in.args[0];
-      continue;
-    }
-    if (in.op == Op::sel_lt) {  // y < 0 ? alpha * y : y
-      const Instr& scaled = at(in.args[2]);
-      const int y = in.args[0];
-      if (in.args[3] != y || at(in.args[1]).op != Op::imm_f || std::bit_cast<float>(at(in.args[1]).imm) != 0)
-        return unmet("step of the epilogue", "a selection", "LeakyRelu, division, Max or Min");
-      const std::size_t other = scaled.args[0] == y ? 1 : 0;
-      if (scaled.op != Op::mul || scaled.args[1 - other] != y || at(scaled.args[other]).op != Op::imm_f)
-        return unmet("step of the epilogue", "a selection", "LeakyRelu, division, Max or Min");
-      const float alpha = std::bit_cast<float>(at(scaled.args[other]).imm);
-      if (!(alpha > 0 && alpha < 1) || out.alpha < 1)
+Reasons find_steps(const Epilogue& e, int rounded, int& x, Requant& out) {
+  const auto* span = span_to<program::RequantizeSpan>(e, rounded);
+  if (span == nullptr) return unmet("packed value", "not rounded", "rounded");
+  for (const program::Step& s : span->steps) {
+    if (s.op == Op::nan0) continue;
+    if (s.op == Op::sel_lt) {
+      if (!(s.constant > 0 && s.constant < 1) || out.alpha < 1)
         return unmet("LeakyRelu", "with this factor, or a second one", "one with a factor in (0, 1)");
-      out.alpha = alpha;
-      out.steps.insert(out.steps.begin(), {in.op, alpha});
-      v = y;
-      continue;
+      out.alpha = s.constant;
     }
-    if (in.op != Op::div && in.op != Op::max && in.op != Op::min) break;
-    std::size_t side = 1;  // of the constant
-    if (at(in.args[1]).op != Op::imm_f) side = 0;
-    if (at(in.args[side]).op != Op::imm_f || (in.op == Op::div && side == 0))
-      return unmet("step of the epilogue", "of two values", "of one value and a constant");
-    const float imm = std::bit_cast<float>(at(in.args[side]).imm);
-    if (std::isnan(imm) || (in.op == Op::div && !(imm > 0 && std::isfinite(imm))))
-      return unmet("step of the epilogue", fmt::format("with the constant {}", imm), "a number; a divisor above 0 and finite");
-    out.steps.insert(out.steps.begin(), {in.op, imm});
-    v = in.args[1 - side];
+    out.steps.push_back(s);
   }
+  x = span->x;
   out.first = out.code_of(-3e38F);
   out.last = out.code_of(3e38F);
   return {};
 }
 
 Reasons find_requant_of(const Epilogue& e, int v, Requant& out) {
-  const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
-  if (at(v).op != Op::f2i) return unmet("packed value", "not rounded", "rounded");
-  v = at(v).args[0];
-  if (auto why = find_steps(e, v, out); !why.empty()) return why;
-  if (auto why = find_affine(e, v, out.scale, out.bias, out.fused); !why.empty()) return why;
-  return {};
+  int x = -1;
+  if (auto why = find_steps(e, v, x, out); !why.empty()) return why;
+  return find_affine(e, x, out.scale, out.bias, out.fused);
 }
 
 std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset) {

@@ -26,11 +26,8 @@ namespace octavo::cpu::jit {
 struct Requant {
   int scale = -1, bias = -1;  ///< f32 operands, per channel or uniform; bias -1: none
   bool fused = true;          ///< fma(x, scale, bias); otherwise a product, then a sum
-  struct Step {
-    program::Op op = program::Op::div;  ///< div, max or min by `imm`; sel_lt: a leaky relu
-    float imm = 1;
-  };
-  std::vector<Step> steps;
+  using Step = program::Step;
+  std::vector<Step> steps;                  ///< without nan0: acc, scale and bias are finite
   float alpha = 1;                          ///< of the one leaky relu among the steps, in (0, 1); 1: none
   std::int32_t zero = 0, lo = 0, hi = 255;  ///< Pack's; bounds of the code
   std::int32_t first = 0, last = 255;       ///< the codes that steps leave possible, within lo..hi
@@ -47,9 +44,9 @@ struct Requant {
 [[nodiscard]] Reasons find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused);
 /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
 [[nodiscard]] Reasons find_requant(const Epilogue& e, Requant& out);
-/// The steps that lead to `value`, and the codes that they leave possible, to `out` (whose zero and bounds are set): the value
-/// before them, in place. Empty, or what is no such step.
-[[nodiscard]] Reasons find_steps(const Epilogue& e, int& value, Requant& out);
+/// The steps that lead to the rounded value, and the codes that they leave possible, to `out` (whose zero and bounds are set), and the value x before them.
+/// Empty, or why they are none that never decrease.
+[[nodiscard]] Reasons find_steps(const Epilogue& e, int rounded, int& x, Requant& out);
 /// The same of any rounded value of the program: the caller has set zero and bounds.
 [[nodiscard]] Reasons find_requant_of(const Epilogue& e, int value, Requant& out);
 

@@ -379,10 +379,10 @@ class SlidingWindow {
         }
       });
       for (const auto& s : q.steps) {
-        const auto imm = pool_.each_lane(std::bit_cast<std::int32_t>(s.imm));
+        const auto imm = pool_.each_lane(std::bit_cast<std::int32_t>(s.constant));
         all([&](const Zmm& a) {
           if (s.op == Op::div) c_.vdivps(a, a, imm);
-          if (s.op == Op::sel_lt) leaky(a, s.imm, m);
+          if (s.op == Op::sel_lt) leaky(a, s.constant, m);
           if (s.op == Op::max) c_.vmaxps(a, a, imm);
           if (s.op == Op::min) c_.vminps(a, a, imm);
         });

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "cuda/text/sigmoids.h"
 #include "program/reciprocal.h"
 
 namespace octavo::cuda {
@@ -26,7 +25,11 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 /// A bound of |v| for each value: finite means that v is a finite number. Integers are exact or at most 2^31.
 std::vector<double> magnitudes(const Program& p, const Magnitudes& sources) {
   std::vector<double> out;
-  const Sigmoids sigmoids(p);
+  std::vector<int> sigmoid_of(p.code.size(), -1);
+  for (const program::Span& s : p.spans) {
+    const auto* f = std::get_if<program::FunctionSpan>(&s);
+    if (f != nullptr && f->function == program::Function::sigmoid) sigmoid_of[static_cast<std::size_t>(f->result)] = f->x;
+  }
   for (const Instr& i : p.code) {
     const auto arg = [&](std::size_t k) { return out[static_cast<std::size_t>(i.args[k])]; };
     const auto constant = [&](std::size_t k) -> std::optional<float> {
@@ -56,7 +59,7 @@ std::vector<double> magnitudes(const Program& p, const Magnitudes& sources) {
       case Op::fma: m = (arg(0) * arg(1) + arg(2)) * 1.000001; break;
       case Op::div:
         if (const auto s = constant(1); s && std::isfinite(*s) && std::fabs(*s) > 1e-30F) m = arg(0) / std::fabs(*s) * 1.000001;
-        if (const int x = sigmoids.of(static_cast<int>(out.size())); x >= 0 && out[static_cast<std::size_t>(x)] < kUnknown) m = 1;
+        if (const int x = sigmoid_of[out.size()]; x >= 0 && out[static_cast<std::size_t>(x)] < kUnknown) m = 1;
         break;
       case Op::max:
       case Op::min: m = std::max(arg(0), arg(1)); break;
@@ -200,52 +203,34 @@ class Shortener {
     return push(Op::i2f, moved(x));
   }
 
-  /// The steps from y to the value that is rounded, as the program has them.
+  /// The last steps of the requantization, with one division at most.
   [[nodiscard]] std::optional<Chain> find_chain(int f2i) const {
-    Chain chain;
-    std::vector<Instr> steps;  // last first
-    std::vector<float> constants;
-    int v = at(f2i).args[0];
-    for (;;) {
-      const Instr& in = at(v);
-      if (in.op == Op::nan0) {
-        steps.push_back(in);
-        constants.push_back(0);
-        v = in.args[0];
-        continue;
-      }
-      if (in.op != Op::max && in.op != Op::min && in.op != Op::div) break;
-      std::size_t side = 1;
-      if (at(in.args[1]).op != Op::imm_f) side = 0;
-      if (at(in.args[side]).op != Op::imm_f) break;
-      const auto constant = std::bit_cast<float>(at(in.args[side]).imm);
-      if (std::isnan(constant)) break;
-      if (in.op == Op::div && (side == 0 || chain.divides || !(constant > 0) || !std::isfinite(constant))) break;
-      if (in.op == Op::div) chain.divides = true, chain.divisor = constant;
-      steps.push_back(in);
-      constants.push_back(constant);
-      v = in.args[1 - side];
+    const program::RequantizeSpan* span = nullptr;
+    for (const program::Span& s : from_.spans) {
+      if (const auto* r = std::get_if<program::RequantizeSpan>(&s); r != nullptr && r->rounded == f2i) span = r;
     }
-    chain.y = v;
-    if (steps.empty()) return std::nullopt;
+    if (span == nullptr) return std::nullopt;
+    Chain chain;
+    chain.y = at(f2i).args[0];
+    auto first = span->steps.end();
+    for (; first != span->steps.begin(); --first) {
+      const program::Step& s = *(first - 1);
+      if (s.op == Op::sel_lt || (s.op == Op::div && chain.divides)) break;
+      if (s.op == Op::div) chain.divides = true, chain.divisor = s.constant;
+      chain.y = s.from;
+    }
+    if (first == span->steps.end()) return std::nullopt;
     const auto code = [&](float y) {
-      for (std::size_t k = steps.size(); k-- > 0;) {
-        switch (steps[k].op) {
-          case Op::div: y /= constants[k]; break;
-          case Op::nan0: y = std::isnan(y) ? 0.0F : y; break;
-          case Op::max: y = y > constants[k] ? y : constants[k]; break;
-          default: y = y < constants[k] ? y : constants[k]; break;
-        }
-      }
+      for (auto s = first; s != span->steps.end(); ++s) y = (*s)(y);
       return y;
     };
     const float lo = code(-3e38F), hi = code(3e38F);
     if (!(lo >= -2048 && hi <= 2048)) return std::nullopt;
     chain.first = program::to_int32(lo), chain.last = program::to_int32(hi);
-    if (!(magnitude(v) < 1e30)) {  // infinities are what the bounds make of them; NaN has to be looked at
+    if (!(magnitude(chain.y) < 1e30)) {  // infinities are what the bounds make of them; NaN has to be looked at
       const float nan = code(std::numeric_limits<float>::quiet_NaN());
       chain.nan_is_zero = nan != lo;
-      if (chain.nan_is_zero && nan != code(0)) return std::nullopt;
+      if (chain.nan_is_zero && nan != code(0)) return std::nullopt;  // or NaN reaches the rounding
     }
     if (chain.divides && !program::same_codes(chain.divisor, chain.first, chain.last)) return std::nullopt;
     return chain;

@@ -30,7 +30,7 @@ struct Shortened {
   std::int32_t acc_offset = 0;    ///< the program expects the accumulator plus this
   std::vector<char> byte_floats;  ///< one an operand: 1: load_f gives 8388608 + the byte, which the program expects
 };
-/// Equal results for every input within the magnitudes. `p` must verify. is_byte: operands that are u8 and may be loaded as
+/// Equal results for every input within the magnitudes. `p` must verify, and be marked (program/span.h). is_byte: operands that are u8 and may be loaded as
 /// byte_floats says.
 [[nodiscard]] Shortened shorten(const program::Program& p, const Magnitudes& sources, const std::vector<char>& is_byte);
 

@@ -195,7 +195,7 @@ int EpilogueBuilder::float_of(ValueId v) {
 }
 
 // relu, clip, max, min on codes of one grid: selections among codes, exact.
-bool EpilogueBuilder::code_minmax(const Node& node, State& out) {
+bool EpilogueBuilder::code_minmax(const Node& node, const ir::Facts& facts, State& out) {
   const auto q = code_quantizer(g_, grids_, node.outputs[0]);
   if (!q || !q->per_tensor()) return false;
   const State& a = state(node.inputs[0]);
@@ -207,7 +207,6 @@ bool EpilogueBuilder::code_minmax(const Node& node, State& out) {
   } else if (node.op == Op::clip) {
     const auto bound = [&](float x) { return ir::quantize_one(x, q->scale[0], zp, 0, 255, q->arith); };
     code = a.code;
-    const ir::Facts facts = ir::facts_of(g_, node).value_or(ir::default_facts(node.op));
     const auto [lo, hi] = std::get<ir::Clip>(facts);
     if (bound(static_cast<float>(lo)) > 0) code = program.push(POp::max_i, code, program.imm_i(bound(static_cast<float>(lo))));
     if (bound(static_cast<float>(hi)) < 255) code = program.push(POp::min_i, code, program.imm_i(bound(static_cast<float>(hi))));
@@ -224,7 +223,7 @@ bool EpilogueBuilder::code_minmax(const Node& node, State& out) {
   return true;
 }
 
-void EpilogueBuilder::compute(const Node& node) {
+Status EpilogueBuilder::compute(const Node& node) {
   const ValueId out = node.outputs[0];
   State s;
   program::ProgramOps ops{.p = program};
@@ -271,13 +270,14 @@ void EpilogueBuilder::compute(const Node& node) {
     case Op::logical_or:
     case Op::logical_not:
     case Op::where: s.f = choose(node); break;
-    default:
-      if (code_minmax(node, s)) break;
+    default: {
+      OCTAVO_TRY(const ir::Facts facts, ir::facts_of(g_, node));
+      if (code_minmax(node, facts, s)) break;
       if (node.inputs.size() == 1) {
         const int x = float_of(node.inputs[0]);
         ops.nan_free = known_of(x).number;
         ops.no_minus_zero = known_of(x).no_minus_zero;
-        s.f = program::unary(ops, node.op, ir::facts_of(g_, node).value_or(ir::default_facts(node.op)), x);
+        s.f = program::unary(ops, node.op, facts, x);
       } else {
         const int a = float_of(node.inputs[0]);
         const int b = float_of(node.inputs[1]);
@@ -285,8 +285,10 @@ void EpilogueBuilder::compute(const Node& node) {
         s.f = program::binary(ops, node.op, a, b);
       }
       s.f = rounded(s.f, g_.type(out).dtype);
+    }
   }
   states_[out] = s;
+  return {};
 }
 
 int EpilogueBuilder::constant_load(const ir::Tensor& t) {

@@ -48,8 +48,8 @@ class EpilogueBuilder {
   void set_acc_weighted(const ir::Node& anchor, const ir::IntegerAnchor& kind);
   /// An integer sum over a pooling window: y = float(acc) * s / count.
   void set_acc_sum(const ir::Node& anchor, const ir::Quantizer& x, const ir::Tensor& counts);
-  /// Appends the operations of a pointwise node of the group.
-  void compute(const ir::Node& node);
+  /// Appends the operations of a pointwise node of the group. Error: attributes that say nothing.
+  [[nodiscard]] Status compute(const ir::Node& node);
   /// True when acc or an operation already made has given v a value.
   [[nodiscard]] bool holds(ir::ValueId v) const { return states_.contains(v); }
   /// The program value holding v as wanted, ready to be stored.
@@ -83,7 +83,7 @@ class EpilogueBuilder {
   int rounded(int value, ir::DType arith);
   int cut(int value, ir::DType type);
   int choose(const ir::Node& node);
-  bool code_minmax(const ir::Node& node, State& s);
+  bool code_minmax(const ir::Node& node, const ir::Facts& facts, State& s);
 
   const ir::Graph& g_;
   const ir::Grids& grids_;

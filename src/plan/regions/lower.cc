@@ -160,7 +160,7 @@ class Lowerer {
       region.precision = ir::DType::f32;
       builder.may_be_nan = true;
     }
-    for (const NodeId id : group.nodes) builder.compute(g_.node(id));
+    for (const NodeId id : group.nodes) OCTAVO_CHECK(builder.compute(g_.node(id)));
     collect_stores(group, stage, builder, region);
     if (!problem) return problem;
     const bool by_library = group.anchor != ir::kNone && stage.program.outputs.empty() && builder.program.code.empty();
