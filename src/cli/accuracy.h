@@ -5,7 +5,7 @@
 
 namespace octavo::cli {
 
-Command add_quantize(CLI::App& app);
-Command add_eval(CLI::App& app);
+Command add_quantize(Arguments& app);
+Command add_eval(Arguments& app);
 
 }  // namespace octavo::cli

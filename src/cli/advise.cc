@@ -9,9 +9,9 @@
 #include "api/pipeline.h"
 #include "api/ranges.h"
 #include "cli/commands.h"
-#include "cli/data.h"
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cli/data.h"
 #include "cli/model.h"
 #include "onnx/edit/convert.h"
 #include "onnx/model/graph_nodes.h"
@@ -99,7 +99,9 @@ Result<int> advise(const Options& o) {
   if (!o.ranges.empty()) {
     OCTAVO_TRY(with_ranges.plan.ranges, api::read_ranges(o.ranges));
   }
-  OCTAVO_TRY(const auto model, onnx::import_file(o.model.path, build.import));
+  OCTAVO_TRY(const auto session, session_of(o.model));
+  OCTAVO_TRY(const auto imported, session->imported(build.import));
+  const onnx::Model& model = *imported;
   OCTAVO_CHECK(check_batch(o.model, inputs_of(model.graph).inputs));
   OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = api::planner_options(build, model);
@@ -132,7 +134,7 @@ Result<int> advise(const Options& o) {
   if (result.advice.size() > 1 && result.applied_seconds < result.plan_seconds)
     fmt::print("with all changes that can be made together, the plan's regions cost {:.4g} us\n", result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
-  OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, edits, o.apply));
+  OCTAVO_TRY(const auto done, session->edit_pairs(edits, o.apply));
   std::vector<std::string> changes;
   const auto count = [&](int n, const char* what) {
     if (n > 0) changes.push_back(fmt::format("{} {} {}", n, n == 1 ? "pair" : "pairs", what));
@@ -150,7 +152,7 @@ Result<int> advise(const Options& o) {
         o.apply);
   }
   if (!done.not_found.empty()) {
-    OCTAVO_TRY(const auto nodes, onnx::nodes_of_file(o.model.path));
+    const onnx::GraphNodes nodes = session->nodes();
     for (const plan::Advice& a : result.advice) {
       const std::string& tensor = a.kind == Kind::move ? a.behind : a.tensor;
       if (a.together && std::ranges::find(done.not_found, tensor) != done.not_found.end()) fmt::print("  {}\n", by_hand(a, nodes));
@@ -161,7 +163,7 @@ Result<int> advise(const Options& o) {
 
 }  // namespace
 
-Command add_advise(CLI::App& app) {
+Command add_advise(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
@@ -173,8 +175,8 @@ Command add_advise(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("--errors", o->errors,
                  "Run the N best changes on random inputs, and print how much they change the outputs (slow)")
-      ->check(CLI::Range(0, 1000));
-  app.add_option("--most", o->most, "Number of changes to print (default 20)")->check(CLI::Range(1, 100000));
+      ->check(Range{0, 1000});
+  app.add_option("--most", o->most, "Number of changes to print (default 20)")->check(Range{1, 100000});
   not_these(
       app, [] { return true; }, {"--values"}, kNoValues);
   has_effect(app, app.get_option("--device"), [o = o.get()](const std::string&) {

@@ -15,13 +15,13 @@
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
+#include "cli/other_load.h"
+#include "cli/profiling.h"
+#include "cli/run_buffers.h"
 #include "cli/effect.h"
 #include "cli/late.h"
 #include "cli/model.h"
-#include "cli/other_load.h"
 #include "cli/print.h"
-#include "cli/profiling.h"
-#include "cli/run_buffers.h"
 #include "region/from_key.h"
 #include "report/sentences.h"
 #include "tune/known_tactics.h"
@@ -297,11 +297,11 @@ Result<int> bench(const Options& o) {
 
 }  // namespace
 
-Command add_bench(CLI::App& app) {
+Command add_bench(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   app.add_option("--seconds", o->seconds, "Duration of the measurement in seconds (default 3)")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(Range{0.01, 86400.0})
       ->type_name("S");
   app.add_flag("--noDataTransfers", o->no_transfers,
                "On a GPU: keep inputs and outputs in GPU memory, so that the times contain no copies (on the CPU there are none)");
@@ -313,7 +313,7 @@ Command add_bench(CLI::App& app) {
       ->type_name("KEY");
   app.add_option("--percentile", o->percentiles, "Also print these percentiles, for example 90,95,99.9")
       ->delimiter(',')
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(Range{0.0, 100.0})
       ->allow_extra_args(false)
       ->type_name("P");
   add_input_options(app, o->input);

@@ -10,17 +10,17 @@
 #include "cli/changed_outputs.h"
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
-#include "cli/effect.h"
-#include "cli/file.h"
 #include "cli/inspection.h"
 #include "cli/kept_float.h"
-#include "cli/model.h"
-#include "cli/outcome.h"
-#include "cli/print.h"
 #include "cli/profiling.h"
+#include "cli/slow_share.h"
+#include "cli/effect.h"
+#include "cli/file.h"
+#include "cli/model.h"
 #include "cli/recipe.h"
 #include "cli/shape_sets.h"
-#include "cli/slow_share.h"
+#include "cli/outcome.h"
+#include "cli/print.h"
 #include "engine/signature.h"
 #include "engine/source.h"
 #include "report/explain.h"
@@ -94,22 +94,21 @@ Result<std::optional<quantize::Outcome>> quantize_first(const Options& o, ModelO
   std::optional<quantize::Outcome> none;
   if (o.data.empty() || !model.calibration.empty() || is_engine_file(model.path)) return none;
   OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(model));
-  OCTAVO_TRY(const auto bytes, read_file(model.path));
-  const std::string folder = std::filesystem::path(model.path).parent_path().string();
+  OCTAVO_TRY(const auto session, session_of(model));
   quantize::Options options;
   options.import = build.import;
   options.import.display_name = model.path;
   options.threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
-  OCTAVO_TRY(const auto graph, onnx::import_bytes(bytes, options.import, folder));
-  const auto order = graph.graph.order();
-  if (std::any_of(order.begin(), order.end(), [&](ir::NodeId id) { return graph.graph.node(id).quantizer.has_value(); }))
-    return none;
-  OCTAVO_TRY(const auto data, FileData::open({o.data, o.recipe}, inputs_of(graph.graph)));
+  OCTAVO_TRY(const auto imported, session->imported(options.import));
+  const ir::Graph& graph = imported->graph;
+  const auto order = graph.order();
+  if (std::any_of(order.begin(), order.end(), [&](ir::NodeId id) { return graph.node(id).quantizer.has_value(); })) return none;
+  OCTAVO_TRY(const auto data, FileData::open({o.data, o.recipe}, inputs_of(graph)));
   Progress progress(model.verbose);
   options.progress = quantize_watcher(progress, model.verbose);
-  OCTAVO_TRY(quantize::Outcome out, quantize::quantize(bytes, folder, *data, options));
+  OCTAVO_TRY(quantize::Outcome out, quantize::quantize(session->parsed(), *imported, *data, options));
   print_warnings(*data, out);
-  model.made = std::make_shared<const std::vector<std::byte>>(std::move(out.model));
+  OCTAVO_TRY(model.made, api::Session::made(*out.model));
   return std::optional<quantize::Outcome>(std::move(out));
 }
 
@@ -139,7 +138,7 @@ Result<int> build(const Options& o) {
   ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
   for (ModelOptions& other : sets) other.made = model.made;
-  // Before the build: it reads the model, whose weights would lie beside the graph's and the engine's.
+  // Of the file, whatever was made from it.
   std::optional<onnx::Diagnosis> diagnosis;
   if (!is_engine_file(o.model.path)) {
     if (auto found = diagnose(model)) diagnosis = std::move(*found);
@@ -210,7 +209,7 @@ Result<int> build(const Options& o) {
 
 }  // namespace
 
-Command add_build(CLI::App& app) {
+Command add_build(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");

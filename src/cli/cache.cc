@@ -222,10 +222,10 @@ Result<int> prune(const Options& o) {
 
 }  // namespace
 
-Command add_cache(CLI::App& app) {
+Command add_cache(Arguments& app) {
   auto o = std::make_shared<Options>();
-  app.require_subcommand(1);
-  const auto file = [&](CLI::App* sub) { sub->add_option("FILE", o->file, "Timing cache")->required(); };
+  app.require_subcommand();
+  const auto file = [&](Arguments* sub) { sub->add_option("FILE", o->file, "Timing cache")->required(); };
   auto* showing = app.add_subcommand("show", "Print keys, tactics, times and pins");
   file(showing);
   showing->add_option("--match", o->match, "Show only keys or tactics that contain this text");
@@ -253,11 +253,11 @@ Command add_cache(CLI::App& app) {
       "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic TACTIC, "
       "where TACTIC is one that `octavo cache show times.txt` lists, with or without its {parameters}");
   return [=]() -> Result<int> {
-    if (*showing) return show(*o);
-    if (*comparing) return diff(*o);
-    if (*merging) return merge(*o);
-    if (*pinning) return pin(*o, true);
-    if (*unpinning) return pin(*o, false);
+    if (showing->parsed()) return show(*o);
+    if (comparing->parsed()) return diff(*o);
+    if (merging->parsed()) return merge(*o);
+    if (pinning->parsed()) return pin(*o, true);
+    if (unpinning->parsed()) return pin(*o, false);
     return prune(*o);
   };
 }

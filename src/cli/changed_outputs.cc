@@ -10,7 +10,7 @@
 #include "api/check.h"
 #include "engine/engine.h"
 #include "plan/candidates/registry.h"
-#include "quantize/statistics.h"
+#include "quantize/output_error.h"
 
 namespace octavo::cli {
 namespace {
@@ -83,8 +83,9 @@ Result<api::Built> with_pairs(const ModelOptions& model) {
   build.plan.permit_pairs = false;
   build.plan.effort = 0;
   build.device = "cpu";
-  if (model.made) return api::build_bytes(*model.made, build, std::filesystem::path(model.path).parent_path().string());
-  return api::build_file(model.path, build);
+  OCTAVO_TRY(const auto session, session_of(model));
+  onnx::LateValues none;
+  return session->build(build, none);
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 
 #include "cli/commands.h"
 #include "cli/compare.h"
+#include "cli/inspection.h"
 #include "cli/effect.h"
 #include "cli/inputs.h"
-#include "cli/inspection.h"
 #include "cli/late.h"
 #include "cli/model.h"
 #include "cli/print.h"
@@ -225,7 +225,7 @@ Result<int> check(const Options& o) {
 
 }  // namespace
 
-Command add_check(CLI::App& app) {
+Command add_check(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   app.add_option("OTHER", o->compare.other,
@@ -235,17 +235,17 @@ Command add_check(CLI::App& app) {
          "--against", o->compare.against,
          "onnxruntime: compare with ONNX Runtime, which runs OTHER (without it MODEL) in a process of its own; OCTAVO_PYTHON names "
          "the Python that has the package (default: python3)")
-      ->check(CLI::IsMember({"onnxruntime"}))
+      ->check(OneOf({"onnxruntime"}))
       ->type_name("NAME");
   app.add_option_function<double>(
          "--atol", [o](double x) { o->compare.atol = x, o->tolerance = true; },
          fmt::format("Of two models: gaps may be X + rtol * |the second's value| (default {:g})", o->compare.atol))
-      ->check(CLI::Range(0.0, 1e300))
+      ->check(Range{0.0, 1e300})
       ->type_name("X");
   app.add_option_function<double>(
          "--rtol", [o](double x) { o->compare.rtol = x, o->tolerance = true; },
          fmt::format("The part of it that is relative (default {:g})", o->compare.rtol))
-      ->check(CLI::Range(0.0, 1e300))
+      ->check(Range{0.0, 1e300})
       ->type_name("X");
   app.add_flag("--from-model", o->from_model,
                "Judge against the graph as imported, without laws and rewrites, not against the graph that the plan was made from");
@@ -259,7 +259,7 @@ Command add_check(CLI::App& app) {
          "--samples", o->samples,
          "With --data: compare so many samples with the reference, spread evenly over the data (default 1); of two models: run "
          "both on so many (default all)")
-      ->check(CLI::Range(1, 1000000))
+      ->check(Range{1, 1000000})
       ->type_name("N");
   app.add_option("--picture", o->picture,
                  "With --data: write the signal to noise of each rounded tensor and layer as a picture (.svg)")

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cli/late.h"
 #include "cli/onnxruntime.h"
 #include "cli/pairing.h"
+#include "cli/late.h"
 #include "ir/text.h"
 
 namespace octavo::cli {
@@ -39,6 +39,7 @@ ModelOptions options_of_other(const ModelOptions& model, const std::string& othe
   ModelOptions m = model;
   if (is_engine_file(other)) {  // already built
     m = ModelOptions();
+    m.opened = model.opened;
     m.build.device = model.build.device, m.build.plan.threads = model.build.plan.threads, m.verbose = model.verbose;
   } else if (!same_names) {  // options that name inputs are about the first
     m.values.clear(), m.bindings.clear();
@@ -200,6 +201,7 @@ nlohmann::json as_json(const std::vector<Row>& rows, const CompareOptions& o, co
 ModelOptions options_of_first(const ModelOptions& model, const std::string& other) {
   if (other.empty() || !is_engine_file(model.path) || is_engine_file(other)) return model;
   ModelOptions m;
+  m.opened = model.opened;
   m.path = model.path, m.shapes = model.shapes, m.values = model.values, m.verbose = model.verbose;
   m.build.device = model.build.device, m.build.plan.threads = model.build.plan.threads;
   return m;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "api/ranges.h"
+#include "api/session.h"
 #include "cli/commands.h"
 #include "cli/file.h"
 #include "quant/table.h"
@@ -37,7 +38,8 @@ Result<int> to_table(const Options& o) {
         ErrorKind::usage,
         fmt::format("--header {}: not VERSION-ALGORITHM, as in 100700-EntropyCalibration2 or 8510-MinMaxCalibration", o.header));
   }
-  OCTAVO_TRY(const auto result, onnx::table_of_file(o.model, o.approximate, o.float_model));
+  OCTAVO_TRY(const auto session, api::Session::open(o.model));
+  OCTAVO_TRY(const auto result, onnx::table_of(session->parsed(), o.approximate, o.float_model));
   if (result.scales.empty())
     return fail(ErrorKind::usage,
                 fmt::format("\"{}\" has no quantized activations: there is nothing to put into a table", o.model));
@@ -51,7 +53,8 @@ Result<int> to_table(const Options& o) {
 Result<int> from_table(const Options& o) {
   if (o.qdq_model.empty()) return fail(ErrorKind::usage, "--from-table needs --qdq-model FILE to write the model with pairs to");
   OCTAVO_TRY(const auto scales, api::read_ranges(o.from_table));
-  OCTAVO_TRY(const auto result, onnx::pairs_into_file(o.model, scales, o.placement, o.qdq_model));
+  OCTAVO_TRY(const auto session, api::Session::open(o.model));
+  OCTAVO_TRY(const auto result, onnx::pairs_into(session->parsed(), scales, o.placement, o.qdq_model));
   if (result.pairs == 0) {
     list("tensors have no usable scale in the table", result.missing);
     return fail(ErrorKind::usage, fmt::format("no tensor of \"{}\" that placement {} quantizes has a scale in \"{}\"", o.model,
@@ -65,7 +68,7 @@ Result<int> from_table(const Options& o) {
 
 }  // namespace
 
-Command add_convert(CLI::App& app) {
+Command add_convert(Arguments& app) {
   auto o = std::make_shared<Options>();
   app.add_option("MODEL", o->model, "ONNX model")->required()->type_name("FILE");
   auto* to = app.add_option("--to-table", o->to_table, "Write the scales of the model's Q/DQ pairs as a calibration table")

@@ -45,9 +45,40 @@ bool is_labels(const std::string& file, const std::string& labels) {
   return path.stem() == "labels" || (!labels.empty() && fs::equivalent(path, labels, ignored));
 }
 
+/// Nothing but the inputs: what Feeds ask for.
+region::Plan plan_of(const Declared& inputs) {
+  region::Plan plan;
+  for (const InputDeclaration& in : inputs.inputs) {
+    region::Binding b;
+    b.name = in.name;
+    b.type = in.type;
+    plan.inputs.push_back(b);
+  }
+  return plan;
+}
+
+/// The runs that `read` makes; what is wrong is said of `name`.
+Result<std::vector<Feed>> feeds_of(Result<Given> read, const std::string& name, const RecipeOptions& recipe,
+                                   const region::Plan& plan) {
+  if (!read) {
+    const bool named = read.error().message.find(name) != std::string::npos;
+    return fail(read.error().kind, named ? read.error().message : fmt::format("{}: {}", name, read.error().message));
+  }
+  const Given given = std::move(*read);
+  const auto feeds = Feeds::create(given, recipe, "", plan);
+  if (!feeds) return fail(feeds.error().kind, fmt::format("{}: {}", name, feeds.error().message));
+  std::vector<Feed> out;
+  for (std::size_t run = 0; run < feeds->size(); ++run) {
+    auto feed = feeds->at(run);
+    if (!feed) return fail(feed.error().kind, fmt::format("{}: {}", name, feed.error().message));
+    out.push_back(std::move(*feed));
+  }
+  return out;
+}
+
 }  // namespace
 
-void add_data_options(CLI::App& app, DataOptions& o) {
+void add_data_options(Arguments& app, DataOptions& o) {
   app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->type_name("PATH");
   add_recipe_options(app, o.recipe, [&o](const std::string&) {
     return o.data.empty() ? "it is about pictures, and there are no data\n  give --data FOLDER as well" : "";
@@ -79,12 +110,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
   std::unique_ptr<FileData> out(new FileData);
   out->recipe_ = options.recipe;
   out->declared_ = inputs;
-  for (const InputDeclaration& in : inputs.inputs) {
-    region::Binding b;
-    b.name = in.name;
-    b.type = in.type;
-    out->plan_.inputs.push_back(b);
-  }
+  out->plan_ = plan_of(inputs);
   constexpr std::uintmax_t kKept = std::uintmax_t{256} << 20;  // of files with arrays; beyond, they are read again for each sample
   std::uintmax_t array_bytes = 0;
   bool pictures = false;
@@ -134,20 +160,15 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
 }
 
 Result<std::vector<Feed>> FileData::read(const std::string& path) const {
-  auto read = read_inputs({.inputs = {path}, .recipe = kind_of(path) == Kind::picture ? recipe_ : RecipeOptions()}, declared_);
-  if (!read) {
-    const bool named = read.error().message.find(path) != std::string::npos;
-    return fail(read.error().kind, named ? read.error().message : fmt::format("{}: {}", path, read.error().message));
-  }
-  const Given given = std::move(*read);
-  const auto feeds = Feeds::create(given, recipe_, "", plan_);
-  if (!feeds) return fail(feeds.error().kind, fmt::format("{}: {}", path, feeds.error().message));
-  std::vector<Feed> out;
-  for (std::size_t run = 0; run < feeds->size(); ++run) {
-    auto feed = feeds->at(run);
-    if (!feed) return fail(feed.error().kind, fmt::format("{}: {}", path, feed.error().message));
-    out.push_back(std::move(*feed));
-  }
+  return feeds_of(read_inputs({.inputs = {path}, .recipe = kind_of(path) == Kind::picture ? recipe_ : RecipeOptions()}, declared_),
+                  path, recipe_, plan_);
+}
+
+Result<std::vector<quantize::Sample>> samples_of(Arrays arrays, bool by_input, const std::string& name, const Declared& inputs) {
+  OCTAVO_TRY(auto feeds, feeds_of(given_arrays(std::move(arrays), by_input, name, inputs), name, {}, plan_of(inputs)));
+  std::vector<quantize::Sample> out;
+  for (std::size_t k = 0; k < feeds.size(); ++k)
+    out.push_back({feeds.size() > 1 ? fmt::format("{} part {}", name, k + 1) : name, std::move(feeds[k].tensors)});
   return out;
 }
 

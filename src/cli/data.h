@@ -18,11 +18,17 @@ struct DataOptions {
   RecipeOptions recipe;
   std::string labels{};  ///< the file of --labels: where it lies in a folder of data, it is no sample
 };
-void add_data_options(CLI::App& app, DataOptions& options);
+void add_data_options(Arguments& app, DataOptions& options);
 
 /// What a graph or a plan takes; all dimensions are known.
 [[nodiscard]] Declared inputs_of(const ir::Graph& graph);
 [[nodiscard]] Declared inputs_of(const region::Plan& plan);
+
+/// The samples that arrays in memory make, as a file with them would: arrays that are k times as long as the inputs in dimension 0 are k
+/// samples. `by_input`: they are named by input, otherwise the one array is of the only input. `name`: what messages call them. Errors: usage,
+/// bad_input.
+[[nodiscard]] Result<std::vector<quantize::Sample>> samples_of(Arrays arrays, bool by_input, const std::string& name,
+                                                               const Declared& inputs);
 
 class FileData final : public quantize::Data {
  public:

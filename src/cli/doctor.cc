@@ -9,11 +9,11 @@
 
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
-#include "cli/effect.h"
 #include "cli/inspection.h"
+#include "cli/system.h"
+#include "cli/effect.h"
 #include "cli/model.h"
 #include "cli/print.h"
-#include "cli/system.h"
 
 namespace octavo::cli {
 namespace {
@@ -116,7 +116,9 @@ Result<int> doctor(const Options& o) {
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
   build.import.most_listed = static_cast<std::size_t>(-1);
   build.progress = progress->watcher(o.model.path);
-  const auto built = api::build_file(o.model.path, build);
+  OCTAVO_TRY(const auto session, session_of(o.model));
+  onnx::LateValues none;
+  const auto built = session->build(build, none);
   if (built) OCTAVO_CHECK(check_batch(o.model, inputs_of(built->engine->plan()).inputs));
   quantize::Inspection rounded;
   std::size_t samples = 0;
@@ -152,7 +154,8 @@ Result<int> doctor(const Options& o) {
 
 Result<onnx::Diagnosis> diagnose(const ModelOptions& model, const std::string& minmax) {
   OCTAVO_TRY(const onnx::DiagnoseOptions options, api::diagnose_options(model.calibration, minmax));
-  return onnx::diagnose_file(model.path, options);
+  OCTAVO_TRY(const auto session, model.opened->session(model.path));
+  return session->diagnose(options);
 }
 
 void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
@@ -168,7 +171,7 @@ void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
   }
 }
 
-Command add_doctor(CLI::App& app) {
+Command add_doctor(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   o->model.build.plan.effort = 0;  // which kernel is fastest does not matter here

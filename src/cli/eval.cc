@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/accuracy.h"
-#include "cli/data.h"
+#include "cli/metric.h"
+#include "cli/pairing.h"
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cli/data.h"
 #include "cli/labels.h"
-#include "cli/metric.h"
 #include "cli/model.h"
-#include "cli/pairing.h"
 #include "cli/print.h"
 
 namespace octavo::cli {
@@ -235,7 +235,7 @@ Result<int> eval(const Options& o) {
 
 }  // namespace
 
-Command add_eval(CLI::App& app) {
+Command add_eval(Arguments& app) {
   auto o = std::make_shared<Options>();
   o->model.build.plan.effort =
       0;  // the results are the same at every effort, but for roundings that a measured plan adds to implicit models

@@ -5,16 +5,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/effect.h"
-#include "cli/file.h"
 #include "cli/kept_float.h"
-#include "cli/model.h"
 #include "cli/roundings.h"
 #include "cli/slow_share.h"
+#include "cli/effect.h"
+#include "cli/file.h"
+#include "cli/model.h"
 #include "cli/view_page.h"
 #include "onnx/model/tensor_uses.h"
 #include "report/decisions.h"
@@ -55,9 +56,10 @@ std::string inside(const region::Plan& plan, const report::GridOrigin& origin) {
 
 /// A tensor that neither graph has under this name: what the ONNX file says about it, and the regions of the nodes around it.
 Result<std::string> folded(const Options& o, const Loaded& loaded, const std::string& name, const Error& unknown) {
-  OCTAVO_TRY(const auto uses, onnx::uses_of_tensor(o.model.path, name));
+  OCTAVO_TRY(const auto session, session_of(o.model));
+  const onnx::TensorUses uses = session->uses_of(name);
   if (uses.maker_type.empty()) {
-    OCTAVO_TRY(const auto names, onnx::tensor_names(o.model.path));
+    const std::vector<std::string> names = session->tensor_names();
     return fail(unknown.kind, fmt::format("the model \"{}\" has no tensor \"{}\"\n  nearest: {}", o.model.path, name,
                                           fmt::join(nearest({names.begin(), names.end()}, name), ", ")));
   }
@@ -147,7 +149,8 @@ Result<int> explain_page(const Options& o) {
   extras.file = std::filesystem::path(o.model.path).filename().string();
   onnx::GraphNodes nodes;
   if (loaded.built) {
-    OCTAVO_TRY(nodes, onnx::nodes_of_file(o.model.path));
+    OCTAVO_TRY(const auto session, session_of(o.model));
+    nodes = session->nodes();
     extras.built = &*loaded.built;
     extras.nodes = &nodes;
   }
@@ -211,7 +214,7 @@ Result<int> explain(const Options& o) {
 
 }  // namespace
 
-Command add_explain(CLI::App& app) {
+Command add_explain(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   app.add_option("--region", o->filter.region,

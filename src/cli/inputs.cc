@@ -109,6 +109,15 @@ class Reader {
     return {};
   }
 
+  /// Arrays in memory.
+  Status take(Arrays arrays, bool by_input, const std::string& name) {
+    if (by_input) return take_named(std::move(arrays), "", name, name);
+    if (declared_.inputs.size() != 1)
+      return fail(ErrorKind::usage, fmt::format("{} is one array, and the model has {} inputs; give arrays by name\n  inputs: {}",
+                                                name, declared_.inputs.size(), list(declared_)));
+    return take_array(declared_.inputs[0].name, std::move(arrays.begin()->second), name, name);
+  }
+
   Result<Given> finish() {
     for (const auto& input : declared_.inputs) {
       if (given_.arrays.contains(input.name) || given_.picture_input == input.name) continue;
@@ -182,6 +191,10 @@ class Reader {
 
   Status take_npz(std::span<const std::byte> bytes, const std::string& name, const std::string& what, const std::string& file) {
     OCTAVO_TRY(auto arrays, parse_npz(bytes, what));
+    return take_named(std::move(arrays), name, what, file);
+  }
+
+  Status take_named(Arrays arrays, const std::string& name, const std::string& what, const std::string& file) {
     int used = 0;
     for (const auto& input : declared_.inputs) {
       const auto found = arrays.find(input.name);
@@ -248,7 +261,7 @@ class Reader {
 
 }  // namespace
 
-void add_input_options(CLI::App& app, InputOptions& o) {
+void add_input_options(Arguments& app, InputOptions& o) {
   app.add_option("-i,--input", o.inputs,
                  "JPEG, PNG, .npy or .npz file, folder, pattern such as '*.jpg', @LIST (a file with one path on each line), or - "
                  "(stdin). NAME=FILE is for the "
@@ -269,6 +282,14 @@ Result<Given> read_inputs(const InputOptions& options, const Declared& declared)
   given.go_on = options.go_on;
   OCTAVO_CHECK(fits(given, options, declared));
   if (given.pictures.empty() && !options.recipe.text().empty()) return tl::unexpected<Error>(no_picture(options.recipe));
+  return given;
+}
+
+Result<Given> given_arrays(Arrays arrays, bool by_input, const std::string& name, const Declared& declared) {
+  Reader reader(declared, false);
+  OCTAVO_CHECK(reader.take(std::move(arrays), by_input, name));
+  OCTAVO_TRY(auto given, reader.finish());
+  OCTAVO_CHECK(fits(given, {}, declared));
   return given;
 }
 

@@ -1,7 +1,6 @@
 // --input: pictures and arrays to feed a model.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,7 @@ struct InputOptions {
   const std::vector<std::string>* data = nullptr;  ///< of commands that also read --data: pictures may be there
   bool go_on = false;  ///< a file of a folder, pattern or list that cannot be read is left out and named in Given::unreadable
 };
-void add_input_options(CLI::App& app, InputOptions& options);
+void add_input_options(Arguments& app, InputOptions& options);
 
 /// Everything named by --input: arrays by input name, read; and pictures for one input, of which the bytes are read and the first
 /// ones decoded, so that mistakes show before a build.
@@ -36,6 +35,8 @@ struct Given {
 /// Fails when a file cannot be read, names no input, has a type or shape that the input cannot take, or an input is left without
 /// one; and for preprocessing options that say nothing.
 [[nodiscard]] Result<Given> read_inputs(const InputOptions& options, const Declared& declared);
+/// The same of arrays in memory, which `name` names in messages: by input, or the one array of the only input.
+[[nodiscard]] Result<Given> given_arrays(Arrays arrays, bool by_input, const std::string& name, const Declared& declared);
 /// Shapes that the arrays give to open dimensions of the model's inputs. `batch` > 0: their first dimension is that, instead of the
 /// whole length.
 [[nodiscard]] Shapes shapes_of(const Given& given, const Declared& declared, std::int64_t batch = 0);

@@ -1,7 +1,7 @@
 // Where a quantized model loses accuracy on data, for people and for programs: what doctor, check and build print of --data.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "api/pipeline.h"

@@ -9,14 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "api/late.h"
-#include "api/load.h"
-#include "api/model_source.h"
 #include "api/ranges.h"
 #include "cli/file.h"
 #include "cli/late.h"
-#include "cli/print.h"
 #include "cli/shape_sets.h"
+#include "cli/print.h"
 #include "cpu/cap.h"
 #include "onnx/import/import.h"
 #include "plan/layout/bind.h"
@@ -51,7 +48,8 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
     OCTAVO_TRY(out[text.substr(0, at)], plan::parse_format(std::string_view(text).substr(at + 1)));
   }
   if (o.input_formats.empty() && o.output_formats.empty()) return {};
-  OCTAVO_TRY(const auto model, onnx::import_file(o.path, build.import));
+  OCTAVO_TRY(const auto session, session_of(o));
+  OCTAVO_TRY(const auto model, session->imported(build.import));
   const auto take = [&](const char* option, const std::string& text, const std::vector<std::string>& names) -> Status {
     if (text.empty()) return {};
     std::vector<std::string> parts(1);
@@ -72,9 +70,9 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
     return {};
   };
   std::vector<std::string> inputs;
-  for (const ir::ValueId v : model.graph.inputs) inputs.push_back(model.graph.value(v).name);
+  for (const ir::ValueId v : model->graph.inputs) inputs.push_back(model->graph.value(v).name);
   OCTAVO_CHECK(take("--inputIOFormats", o.input_formats, inputs));
-  return take("--outputIOFormats", o.output_formats, model.graph.output_names);
+  return take("--outputIOFormats", o.output_formats, model->graph.output_names);
 }
 
 void log_decisions(const api::Built& built) {
@@ -136,22 +134,9 @@ void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
   inputs.erase(std::next(found).base());
 }
 
-Result<engine::Engines> load_engines(const ModelOptions& options) {
-  ModelOptions::LoadedFile& last = *options.last;
-  if (!last.engines.empty() && last.path == options.path) return last.engines;
-  const auto start = std::chrono::steady_clock::now();
-  Progress progress(options.verbose);
-  api::LoadRequest request;
-  request.device = options.build.device;
-  request.public_key = options.verify;
-  request.rebuild_code = options.code == "rebuild";
-  request.upgrade = !options.no_upgrade;
-  request.timing_cache = options.build.timing.cache;
-  request.progress = progress.watcher(options.path);
-  request.warn = [](const std::string& sentence) { say("warning: {}\n", sentence); };
-  OCTAVO_TRY(engine::Engines all, api::load_engines(options.path, request));
-  last = {options.path, std::move(all), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
-  return last.engines;
+Result<std::shared_ptr<const api::Session>> session_of(const ModelOptions& options) {
+  if (options.made != nullptr) return options.made;
+  return options.opened->session(options.path);
 }
 
 Result<Declared> declared_inputs(const ModelOptions& options) {
@@ -160,19 +145,21 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engines, load_engines(options));
-    for (std::size_t i = 0; i < engines.front()->plan().inputs.size(); ++i) {
-      const region::Binding& first = engines.front()->plan().inputs[i];
+    OCTAVO_TRY(const auto plans, options.opened->plans(options));
+    for (std::size_t i = 0; i < plans.front().inputs.size(); ++i) {
+      const region::Binding& first = plans.front().inputs[i];
       ir::TensorType type = first.type;
-      for (const auto& e : engines) {  // open where they differ
-        const ir::Shape& other = e->plan().inputs[i].type.shape;
+      for (const region::Plan& plan : plans) {  // open where they differ
+        if (i >= plan.inputs.size()) continue;  // refused when they are loaded
+        const ir::Shape& other = plan.inputs[i].type.shape;
         for (std::size_t k = 0; k < type.shape.size() && type.shape.size() == other.size(); ++k)
           if (type.shape[k] != other[k]) type.shape[k] = -1;
       }
       declared.inputs.push_back({first.name, ir::to_string(type.shape), type});
     }
   } else {
-    OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(options.path));
+    OCTAVO_TRY(const auto session, options.opened->session(options.path));
+    OCTAVO_TRY(const auto inputs, session->inputs());
     OCTAVO_TRY(Shapes given, given_shapes(options));
     const bool range = !options.min_shapes.empty() || !options.max_shapes.empty();
     if (range && options.shapes.empty()) given.clear();  // what is run goes before the opt shapes
@@ -222,7 +209,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   const auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   if (is_engine_file(options.path)) {
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(const auto all, load_engines(options));
+    OCTAVO_TRY(const auto all, options.opened->engines(options));
     if (all.size() > 1 || !options.shapes.empty() || !options.values.empty()) {
       OCTAVO_TRY(loaded.engine, choose(all, options, shapes, batch, arrays));
     } else {
@@ -230,21 +217,19 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     }
     if (loaded.threads == 0) loaded.threads = engine::threads_here(loaded.engine->plan());
     OCTAVO_CHECK(check_batch(options, declared(loaded.engine->plan())));
-    loaded.seconds = options.last->seconds;
+    loaded.seconds = options.opened->seconds(options);
     return loaded;
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = progress.watcher(options.path);
-  if (options.made) build.source = api::memory_source(options.made, std::filesystem::path(options.path).parent_path().string());
+  OCTAVO_TRY(const auto session, session_of(options));
   onnx::LateValues late;
   if (!options.values.empty()) {
     OCTAVO_TRY(const Declared declared, declared_inputs(options));
     OCTAVO_TRY(late.given, given_values(options, declared.inputs));
   }
   for (;;) {
-    auto built = options.made
-                     ? api::build_bytes(*options.made, build, std::filesystem::path(options.path).parent_path().string(), late)
-                     : api::build_file(options.path, build, late);
+    auto built = session->build(build, late);
     bool more = false;  // values that the build lacks, and the arrays have
     if (!built) {
       for (const std::string& name : late.needed) {

@@ -1,7 +1,6 @@
 // MODEL or ENGINE: the options that all subcommands share, and getting from a file to an engine.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +9,8 @@
 
 #include "api/pipeline.h"
 #include "base/result.h"
+#include "cli/arguments.h"
+#include "cli/opened.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "engine/engine.h"
@@ -31,22 +32,16 @@ struct ModelOptions {
   bool verbose = false;
   std::string verify, code;  ///< of engine files: the public key; "rebuild": GPU kernels compiled anew
   bool no_upgrade = false;   ///< an engine file of an earlier version is an error
-  /// The engine file that was loaded last: a command that asks for its inputs first does not load (or rebuild) it twice.
-  struct LoadedFile {
-    std::string path;
-    engine::Engines engines;
-    double seconds = 0;
-  };
-  std::shared_ptr<LoadedFile> last = std::make_shared<LoadedFile>();
-  std::vector<CLI::Option*> of_build;  ///< those that say how a model is built, and nothing about an engine file
+  std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>();
+  std::vector<Option*> of_build;  ///< those that say how a model is built, and nothing about an engine file
   /// Further models and engines that the options apply to: a second one to compare with, say.
   std::function<std::vector<std::string>()> others;
   /// What is built instead of the file's contents: a model that was made from it. Empty: the file.
-  std::shared_ptr<const std::vector<std::byte>> made;
+  std::shared_ptr<const api::Session> made;
 };
 /// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --batch, --values, --threads, --device, --cpu, --disable,
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
-void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
+void add_model_options(Arguments& app, ModelOptions& options, bool engines);
 
 /// Of --values in commands that look at a model without running it.
 inline constexpr const char* kNoValues =
@@ -59,10 +54,10 @@ void take_model_from(std::vector<std::string>& inputs, ModelOptions& options);
 /// By the first bytes; a file that cannot be read is left to whoever reads it next.
 [[nodiscard]] bool is_engine_file(const std::string& path);
 
-/// The engines of the file at `options.path`, as --verify, --code and --no-upgrade say. Warnings go to stderr.
-[[nodiscard]] Result<engine::Engines> load_engines(const ModelOptions& options);
+/// What is built: the model of the file at `options.path`, or what was made from it.
+[[nodiscard]] Result<std::shared_ptr<const api::Session>> session_of(const ModelOptions& options);
 
-/// What the file declares, before anything is built. -1: not known yet.
+/// What the file declares, before anything is built, and before the kernels of an engine are loaded. -1: not known yet.
 struct InputDeclaration {
   std::string name, shape_text;
   ir::TensorType type;

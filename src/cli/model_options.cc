@@ -34,7 +34,7 @@ bool is_plan_file(const std::string& path) {
 }
 
 /// Of an option that says how a model is built: why there is none to build.
-std::string without_model(const ModelOptions& o, const CLI::Option& option, const std::string& given) {
+std::string without_model(const ModelOptions& o, const Option& option, const std::string& given) {
   const std::vector<std::string> files = files_of(o);
   if (files.empty()) return "";  // the command says what is missing
   std::string plan;
@@ -44,14 +44,14 @@ std::string without_model(const ModelOptions& o, const CLI::Option& option, cons
       continue;
     }
     if (!is_engine_file(file)) return "";
-    if (option.check_lname("timing-cache")) {  // an engine that has to be built again reads it
+    if (option.is("timing-cache")) {  // an engine that has to be built again reads it
       const auto opened = engine::EngineFile::open(file);
       if (opened && !(*opened)->made_by().outdated().empty()) return "";
     }
   }
   if (plan == o.path)
     return fmt::format("it is about building, and \"{}\" is a plan\n  give the ONNX model, or leave it out", plan);
-  if (option.check_lname("optShapes"))
+  if (option.is("optShapes"))
     return fmt::format("it is about building, and \"{}\" is an engine, already built\n  the shapes of a run: --shapes {}", o.path,
                        fmt::join(option.results(), " "));
   return fmt::format(
@@ -73,9 +73,9 @@ std::string without_engine(const ModelOptions& o) {
 std::string other_device(const ModelOptions& o, const std::string& given) {
   if (files_of(o) != std::vector<std::string>{o.path} || !is_engine_file(o.path)) return "";
   if (!o.build.cpu.empty() && !cpu::set_cap(o.build.cpu)) return "";  // the cap on instructions holds for what is loaded
-  const auto engines = load_engines(o);
-  if (!engines) return "";  // the command says why
-  const std::string on = api::device_of(engines->front()->plan());
+  const auto plans = o.opened->plans(o);
+  if (!plans) return "";  // the command says why
+  const std::string on = api::device_of(plans->front());
   if (o.build.device.substr(0, o.build.device.find(':')) == on) return "";
   return fmt::format("\"{0}\" is an engine that was built for {1}\n  build one: octavo build MODEL.onnx -o {0} {2}", o.path, on,
                      given);
@@ -83,23 +83,19 @@ std::string other_device(const ModelOptions& o, const std::string& given) {
 
 }  // namespace
 
-void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
-  const auto of_build = [&](CLI::Option* option) {
+void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
+  const auto of_build = [&](Option* option) {
     o.of_build.push_back(option);
     if (engines) has_effect(app, option, [&o, option](const std::string& given) { return without_model(o, *option, given); });
   };
-  const auto of_file = [&](CLI::Option* option) {
-    has_effect(app, option, [&o](const std::string&) { return without_engine(o); });
-  };
+  const auto of_file = [&](Option* option) { has_effect(app, option, [&o](const std::string&) { return without_engine(o); }); };
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
   model->type_name("FILE");
-  model->transform(CLI::Validator(
-      [](std::string& path) {  // a model is read more than once, an engine is mapped
-        const Status kept = spool(path);
-        return kept ? std::string() : kept.error().message;
-      },
-      "", ""));
+  model->transform([](std::string& path) {  // a model may be read again when its engine is saved, an engine is mapped
+    const Status kept = spool(path);
+    return kept ? std::string() : kept.error().message;
+  });
   app.add_option("--shapes", o.shapes,
                  "Shapes of inputs with open dimensions, for example image:1x3x224x224,mask:1x10. build takes the option several "
                  "times and makes one engine file "
@@ -108,7 +104,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->type_name("SHAPES");
   app.add_option("--batch", o.batch,
                  "Batch size, if the model leaves it open (default 1); run fills it with pictures or rows of arrays")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{65536}))
+      ->check(Range{std::int64_t{1}, std::int64_t{65536}})
       ->type_name("N");
   app.add_option("--values", o.values,
                  "Values of an input that decides the shapes of tensors, for example k=3 or sizes=1,3,8,8; repeat for other "
@@ -127,7 +123,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
           ->type_name("SHAPES"));
   of_build(app.add_option("--maxShapes", o.max_shapes, "The largest shapes that may occur; see --minShapes")->type_name("SHAPES"));
   app.add_option("--threads", o.build.plan.threads, "Number of threads to plan for and to run with (default: all cores)")
-      ->check(CLI::Range(0, 1024))
+      ->check(Range{0, 1024})
       ->type_name("N");
   auto* device = app.add_option("--device", o.build.device,
                                 "cpu, cuda (cuda:N is GPU number N), or reference, the slow evaluator that defines the results")
@@ -158,7 +154,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                   "--effort,--builderOptimizationLevel", o.build.plan.effort,
                   "Effort to find the fastest plan: 0 uses estimates, 1 measures kernels, 2 (default) to 5 also search among plans "
                   "(docs/planner.md)")
-               ->check(CLI::Range(0, 5))
+               ->check(Range{0, 5})
                ->type_name("0..5"));
   of_build(app.add_option("--timing-cache,--timingCacheFile", o.build.timing.cache,
                           "File that keeps measured times between builds (docs/timing-cache.md; default: octavo/timing.txt in "
@@ -176,7 +172,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                   "activations may "
                   "be left out where that makes "
                   "the model faster; results change (docs/implicit.md)")
-               ->check(CLI::IsMember({"demand", "permit"}))
+               ->check(OneOf({"demand", "permit"}))
                ->type_name("demand|permit"));
   of_build(app.add_option("--precision,--layerPrecisions", o.precision,
                           "Types of layers, by a pattern of ONNX node or tensor names; the first match counts, for example "
@@ -200,7 +196,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                            "file (default): the machine code in an engine file for a GPU runs as it is; rebuild: it is not used, "
                            "the kernels are "
                            "compiled anew from the plan (docs/hostile.md)")
-                ->check(CLI::IsMember({"file", "rebuild"}))
+                ->check(OneOf({"file", "rebuild"}))
                 ->type_name("file|rebuild"));
     of_file(app.add_flag("--no-upgrade", o.no_upgrade,
                          "Refuse an engine file of an earlier version, which is otherwise built again from the model it holds"));
@@ -212,7 +208,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
              "Keep layers in float32 until no output changes by more than this part of its largest magnitude, for example 0.02 "
              "(estimated on random inputs; "
              "slow)")
-          ->check(CLI::Range(0.0, 1e9))
+          ->check(Range{0.0, 1e9})
           ->type_name("X"));
   of_build(
       app.add_option(

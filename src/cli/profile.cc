@@ -1,8 +1,8 @@
 // octavo profile: the time of each region, and the files that trtexec writes.
 #include "cli/commands.h"
+#include "cli/profiling.h"
 #include "cli/effect.h"
 #include "cli/late.h"
-#include "cli/profiling.h"
 
 namespace octavo::cli {
 namespace {
@@ -32,7 +32,7 @@ Result<int> profile(const Options& o) {
 
 }  // namespace
 
-Command add_profile(CLI::App& app) {
+Command add_profile(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);

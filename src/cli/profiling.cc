@@ -8,9 +8,9 @@
 
 #include "api/check.h"
 #include "base/write_file.h"
+#include "cli/other_load.h"
 #include "cli/effect.h"
 #include "cli/file.h"
-#include "cli/other_load.h"
 #include "cli/print.h"
 #include "report/costs.h"
 #include "report/trex.h"
@@ -46,10 +46,10 @@ void print_table(const region::Plan& plan, const std::vector<report::LayerTimes>
 
 }  // namespace
 
-void add_profile_options(CLI::App& app, ProfileOptions& o) {
+void add_profile_options(Arguments& app, ProfileOptions& o) {
   app.add_option("--runs,--iterations", o.runs,
                  "Number of runs for a profile (default 50); bench then also measures at least so many (default 10)")
-      ->check(CLI::Range(1, 1000000))
+      ->check(Range{1, 1000000})
       ->type_name("N");
   app.add_option("--exportProfile", o.profile, "Write the times of the regions as JSON (docs/profile.md)")->type_name("FILE");
   app.add_option("--exportLayerInfo", o.layers, "Write the regions as JSON")->type_name("FILE");
@@ -64,7 +64,7 @@ void add_profile_options(CLI::App& app, ProfileOptions& o) {
   has_effect_or_note(
       app,
       app.add_option("--profilingVerbosity", o.verbosity, "Detail of --exportLayerInfo: detailed (default), layer_names_only, none")
-          ->check(CLI::IsMember({"detailed", "layer_names_only", "none"}))
+          ->check(OneOf({"detailed", "layer_names_only", "none"}))
           ->type_name("LEVEL"),
       [&o](const std::string&) {
         return o.layers.empty() && !o.dump_layers ? "it is about --exportLayerInfo and --dumpLayerInfo, and neither is given" : "";

@@ -1,7 +1,6 @@
 // Times of whole runs and of regions, and the files that trtexec writes: for `profile`, `build` and `bench`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,7 @@ struct ProfileOptions {
 };
 /// --exportProfile, --exportLayerInfo, --exportTimes, --exportOutput, --separateProfileRun, --dumpProfile, --dumpLayerInfo,
 /// --profilingVerbosity, --runs; not --exportMetadata, which means another file for `build`.
-void add_profile_options(CLI::App& app, ProfileOptions& options);
+void add_profile_options(Arguments& app, ProfileOptions& options);
 
 /// The files that the options name can be written. To be asked before a build.
 [[nodiscard]] Status check_profile_outputs(const ProfileOptions& options);

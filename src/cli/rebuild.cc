@@ -105,7 +105,7 @@ Result<int> rebuild(const Options& o) {
 
 }  // namespace
 
-Command add_rebuild(CLI::App& app) {
+Command add_rebuild(Arguments& app) {
   auto o = std::make_shared<Options>();
   app.add_option("PATH", o->paths, "Engine files, or folders: every engine file in them and in the folders below")
       ->required()

@@ -25,7 +25,7 @@ Error no_picture(const RecipeOptions& o) {
                                         o.text())};
 }
 
-void add_recipe_options(CLI::App& app, RecipeOptions& o, const WhyNoEffect& why) {
+void add_recipe_options(Arguments& app, RecipeOptions& o, const WhyNoEffect& why) {
   const std::string group = "Pictures";
   const auto add = [&](const char* name, std::string& value, const char* help, const char* type) {
     return has_effect(app, app.add_option(name, value, help)->group(group)->type_name(type), why);
@@ -40,8 +40,7 @@ void add_recipe_options(CLI::App& app, RecipeOptions& o, const WhyNoEffect& why)
   add("--mean", o.mean, "Subtract this; one number or one a channel: 0.485,0.456,0.406", "NUMBERS");
   add("--std", o.std, "Divide by this; one number or one a channel", "NUMBERS");
   has_effect(app, app.add_flag("--bgr", o.bgr, "Channels in the order blue, green, red")->group(group), why);
-  add("--layout", o.layout, "nchw or nhwc, if the shape of the input leaves it open", "LAYOUT")
-      ->check(CLI::IsMember({"nchw", "nhwc"}));
+  add("--layout", o.layout, "nchw or nhwc, if the shape of the input leaves it open", "LAYOUT")->check(OneOf({"nchw", "nhwc"}));
 }
 
 Result<Preprocess> recipe_of(const RecipeOptions& o, const std::string& stored, const ir::Shape& shape) {

@@ -1,7 +1,6 @@
 // Which preprocessing a run uses: what the options say, what `build` stored in the engine, or none.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "base/result.h"
@@ -24,7 +23,7 @@ struct RecipeOptions {
 };
 /// --preset, --resize, --crop, --letterbox, --scale, --mean, --std, --bgr, --layout, in a group of their own.
 /// `why`: asked for each of them, why it has no effect.
-void add_recipe_options(CLI::App& app, RecipeOptions& options, const WhyNoEffect& why);
+void add_recipe_options(Arguments& app, RecipeOptions& options, const WhyNoEffect& why);
 /// That no picture is among what a command reads, so that none of these options has an effect.
 [[nodiscard]] Error no_picture(const RecipeOptions& options);
 

@@ -19,7 +19,9 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
   }
   OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(o));
   OCTAVO_CHECK(api::check_options(build));
-  OCTAVO_TRY(const auto model, onnx::import_file(o.path, build.import));
+  OCTAVO_TRY(const auto session, session_of(o));
+  OCTAVO_TRY(const auto imported, session->imported(build.import));
+  const onnx::Model& model = *imported;
   OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = api::planner_options(build, model);
   api::Measuring measuring;

@@ -10,12 +10,12 @@
 #include "cli/commands.h"
 #include "cli/effect.h"
 #include "cli/file.h"
-#include "cli/hint.h"
 #include "cli/inputs.h"
 #include "cli/late.h"
 #include "cli/model.h"
-#include "cli/print.h"
+#include "cli/hint.h"
 #include "cli/results.h"
+#include "cli/print.h"
 #include "region/selected_rows.h"
 
 namespace octavo::cli {
@@ -164,7 +164,7 @@ Result<int> run(const Options& o) {
 
 }  // namespace
 
-Command add_run(CLI::App& app) {
+Command add_run(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
@@ -175,7 +175,7 @@ Command add_run(CLI::App& app) {
   app.add_option("--format", o->format, "Format of the outputs, instead of the file's ending: text, json, csv, npy or npz")
       ->type_name("FORMAT");
   app.add_option("--labels", o->labels, "File with the names of the classes, one on each line")->type_name("FILE");
-  app.add_option("--top", o->top, "How many classes to print (default 5)")->check(CLI::Range(1, 1000))->type_name("K");
+  app.add_option("--top", o->top, "How many classes to print (default 5)")->check(Range{1, 1000})->type_name("K");
   app.add_flag("--debug-memory", o->debug_memory,
                "Run in memory filled with patterns and name each region that leaves a result unwritten or writes outside of its "
                "results; exit code 1 if one does (slow)");

@@ -5,13 +5,15 @@
 
 #include <algorithm>
 
+#include "api/shapes.h"
 #include "ir/text.h"
 #include "region/bound_value.h"
 
 namespace octavo::cli {
 namespace {
 
-struct Range {
+/// --minShapes, --optShapes and --maxShapes.
+struct Ends {
   Shapes min, opt, max;
   [[nodiscard]] bool empty() const { return min.empty() && max.empty(); }
 };
@@ -24,8 +26,8 @@ std::string text_of(const Shapes& shapes) {
 }
 
 /// --minShapes and --maxShapes with --optShapes (or --shapes) between them; empty when there is no range.
-Result<Range> range_of(const ModelOptions& o) {
-  Range r;
+Result<Ends> range_of(const ModelOptions& o) {
+  Ends r;
   if (!o.min_shapes.empty()) {
     OCTAVO_TRY(r.min, parse_shapes(o.min_shapes));
   }
@@ -41,9 +43,7 @@ Result<Range> range_of(const ModelOptions& o) {
   if (r.max.empty()) r.max = r.opt;
   for (const auto& [name, shape] : r.opt) {
     const auto min = r.min.find(name), max = r.max.find(name);
-    bool sound =
-        min != r.min.end() && max != r.max.end() && min->second.size() == shape.size() && max->second.size() == shape.size();
-    for (std::size_t k = 0; sound && k < shape.size(); ++k) sound = min->second[k] <= shape[k] && shape[k] <= max->second[k];
+    const bool sound = min != r.min.end() && max != r.max.end() && api::ShapeRange{min->second, shape, max->second}.sound();
     if (sound && r.min.size() == r.opt.size() && r.max.size() == r.opt.size()) continue;
     return fail(ErrorKind::usage,
                 fmt::format("--minShapes {}, --optShapes {}, --maxShapes {}: they need the same inputs and ranks, and "
@@ -92,7 +92,7 @@ struct Open {
   std::vector<std::pair<std::string, std::size_t>> places;
 };
 
-Result<std::vector<Open>> open_dimensions(const Range& range, const std::vector<onnx::InputInfo>& inputs) {
+Result<std::vector<Open>> open_dimensions(const Ends& range, const std::vector<onnx::InputInfo>& inputs) {
   std::vector<Open> out;
   std::map<std::string, std::size_t> by_symbol;
   for (const auto& [name, min] : range.min) {
@@ -122,8 +122,9 @@ Result<std::vector<Open>> open_dimensions(const Range& range, const std::vector<
 }
 
 /// Every set of shapes of the range, opt first.
-Result<std::vector<Shapes>> all_of(const Range& range, const std::string& path) {
-  OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(path));
+Result<std::vector<Shapes>> all_of(const Ends& range, const ModelOptions& options) {
+  OCTAVO_TRY(const auto session, options.opened->session(options.path));
+  OCTAVO_TRY(const auto inputs, session->inputs());
   OCTAVO_TRY(const auto open, open_dimensions(range, inputs));
   double count = 1;
   for (const Open& o : open) count *= static_cast<double>(o.max - o.min + 1);
@@ -168,19 +169,18 @@ Result<Shapes> given_shapes(const ModelOptions& o) {
 }
 
 Status check_range(const ModelOptions& options, const Shapes& shapes) {
-  OCTAVO_TRY(const Range range, range_of(options));
+  OCTAVO_TRY(const Ends range, range_of(options));
   for (const auto& [name, shape] : shapes) {
     const auto min = range.min.find(name), max = range.max.find(name);
     if (min == range.min.end() || min->second.size() != shape.size())
       continue;  // fixed by the model, or refused where it is imported
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      if (shape[k] >= min->second[k] && shape[k] <= max->second[k]) continue;
+    if (const auto k = api::ShapeRange{min->second, {}, max->second}.outside(shape)) {
       return fail(
           ErrorKind::bad_input,
           fmt::format(
               "input \"{}\" has shape {}: dimension {} is {}, --minShapes and --maxShapes go from {} to {}\n  to do: give a "
               "shape between them, or widen them",
-              name, ir::to_string(shape), k, shape[k], min->second[k], max->second[k]));
+              name, ir::to_string(shape), *k, shape[*k], min->second[*k], max->second[*k]));
     }
   }
   return {};
@@ -213,12 +213,12 @@ Result<std::map<std::string, ir::Tensor>> given_values(const ModelOptions& optio
 }
 
 Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
-  OCTAVO_TRY(const Range range, range_of(options));
+  OCTAVO_TRY(const Ends range, range_of(options));
   std::vector<ModelOptions> sets;
   if (!range.empty()) {
     if (options.shapes.size() > 1)
       return fail(ErrorKind::usage, "--minShapes and --maxShapes are a range, several --shapes a list: give one of the two");
-    OCTAVO_TRY(const auto all, all_of(range, options.path));
+    OCTAVO_TRY(const auto all, all_of(range, options));
     for (const Shapes& shapes : all) sets.emplace_back(options).shapes = {text_of(shapes)};
   } else {
     OCTAVO_TRY(const auto given, sets_of(options.shapes));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/write_file.h"
 #include "cli/effect.h"
@@ -42,20 +43,22 @@ Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, 
           fmt::format("--profile: \"{}\" is a plan as JSON, which cannot be run\n  give the model or the engine", model.path));
     }
     if (!graph.empty()) {
-      OCTAVO_TRY(const auto nodes, onnx::nodes_of_file(graph));
-      (*saved)["onnx"] = onnx_document(nodes);
+      OCTAVO_TRY(const auto session, model.opened->session(graph));
+      (*saved)["onnx"] = onnx_document(session->nodes());
     }
     (*saved)["file"] = name;
     return std::move(*saved);
   }
   std::optional<onnx::GraphNodes> nodes;
   if (!graph.empty()) {  // before the build: it may not be there
-    OCTAVO_TRY(nodes, onnx::nodes_of_file(graph));
+    OCTAVO_TRY(const auto session, model.opened->session(graph));
+    nodes = session->nodes();
   }
   Progress progress(model.verbose);
   OCTAVO_TRY(const Loaded loaded, load(model, progress));
   if (loaded.built && !nodes) {
-    OCTAVO_TRY(nodes, onnx::nodes_of_file(model.path));
+    OCTAVO_TRY(const auto session, session_of(model));
+    nodes = session->nodes();
   }
   if (o.profile) progress.step(fmt::format("time {} runs", o.runs));
   ViewExtras extras;
@@ -99,7 +102,7 @@ Result<int> view(const Options& o) {
 
 }  // namespace
 
-Command add_view(CLI::App& app) {
+Command add_view(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   app.add_option("-o,--output", o->output, "The page to write; - for stdout")->required()->type_name("FILE");
@@ -111,7 +114,7 @@ Command add_view(CLI::App& app) {
                  "Ranges of the second model; --calibration applies to the first only")
       ->type_name("FILE");
   app.add_flag("--profile", o->profile, "Measure each region on random inputs, instead of showing the times that the planner used");
-  app.add_option("--runs", o->runs, "Number of runs for --profile (default 20)")->check(CLI::Range(1, 1000000))->type_name("N");
+  app.add_option("--runs", o->runs, "Number of runs for --profile (default 20)")->check(Range{1, 1000000})->type_name("N");
   app.add_option("--graph", o->graph, "The ONNX model that an engine was built from, to show its graph beside the plan")
       ->type_name("FILE");
   app.add_option("--accuracy", o->accuracy, "Show the signal to noise of layers from this file of `octavo quantize --report`")

@@ -5,6 +5,6 @@
 
 namespace octavo::cli {
 
-Command add_view(CLI::App& app);
+Command add_view(Arguments& app);
 
 }  // namespace octavo::cli

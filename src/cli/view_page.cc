@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <string_view>
 
 #include "base/write_file.h"
-#include "cli/print.h"
 #include "cli/run_buffers.h"
+#include "cli/print.h"
 #include "plan/advice/price_roundings.h"
 #include "report/document.h"
 #include "report/schema.h"

@@ -112,9 +112,9 @@ std::vector<double> centers(const Extent& e, const std::vector<double>& factor) 
 
 }  // namespace
 
-Result<Equalized> equalize(std::span<const std::byte> bytes, const std::string& folder, const onnx::Model& model, const Data& data,
-                           int threads, const EqualizeOptions& options, const Progress& progress) {
-  OCTAVO_TRY(const auto editor, onnx::open_model(bytes, folder, "the model"));
+Result<Equalized> equalize(const onnx::Parsed& parsed, const onnx::Model& model, const Data& data, int threads,
+                           const EqualizeOptions& options, const Progress& progress) {
+  OCTAVO_TRY(const auto editor, onnx::open_model(parsed));
   const std::vector<onnx::Layer> layers = onnx::weighted_layers(*editor);
   std::map<std::string, Observable> values;
   for (const ir::NodeId id : model.graph.order()) {
@@ -181,7 +181,7 @@ Result<Equalized> equalize(std::span<const std::byte> bytes, const std::string& 
     changes.push_back(std::move(change));
   }
   onnx::change_channels(*editor, layers, groups, changes);
-  OCTAVO_TRY(out.model, onnx::model_bytes(*editor));
+  out.model = onnx::parsed_of(std::move(*editor));
   return out;
 }
 

@@ -1,8 +1,7 @@
 // Cross-layer equalization: channels of a tensor are multiplied so that each uses most of the codes of the one scale they share.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,13 +26,13 @@ struct EqualizeOptions {
 };
 
 struct Equalized {
-  std::vector<std::byte> model;      ///< the float model with other weights; empty: nothing to equalize
-  std::vector<std::string> tensors;  ///< that got factors, as weighted layers read them
+  std::optional<onnx::Parsed> model;  ///< the float model with other weights; none: nothing to equalize
+  std::vector<std::string> tensors;   ///< that got factors, as weighted layers read them
 };
-/// A float model that computes what `model` computes on the data (up to float rounding), with equalized channels. A Clip keeps its
+/// A float model that computes what `parsed`, imported as `model`, computes on the data (up to float rounding), with equalized channels. A Clip keeps its
 /// bounds: factors are such that no value of the data reaches a bound that it did not reach before; other data may be clipped where
 /// they exceed everything that was seen, as they are by the ranges. One run of the float network over the data.
-[[nodiscard]] Result<Equalized> equalize(std::span<const std::byte> bytes, const std::string& folder, const onnx::Model& model,
-                                         const Data& data, int threads, const EqualizeOptions& options, const Progress& progress);
+[[nodiscard]] Result<Equalized> equalize(const onnx::Parsed& parsed, const onnx::Model& model, const Data& data, int threads,
+                                         const EqualizeOptions& options, const Progress& progress);
 
 }  // namespace octavo::quantize

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/task.h"
 #include "quantize/linear.h"
 
 namespace octavo::quantize {
@@ -218,16 +219,19 @@ class GroupFit {
     const Centered even{part(to.values, k_, 0), to.mean}, odd{part(to.values, k_, 1), to.mean};
     const std::size_t ne = even.values.size() / k_, no = odd.values.size() / k_;
     const std::vector<float> target = product(odd.values, w, no, k_, m_);
+    if (!check_cancelled()) return;
     std::vector<double> target_mean(m_);
     for (std::size_t i = 0; i < k_ * m_; ++i) target_mean[i % m_] += to.mean[i / m_] * static_cast<double>(w[i]);
     Matrix gram_even = product_of_columns(even.values, k_, even.values, k_, ne);
     Matrix gram = product_of_columns(odd.values, k_, odd.values, k_, no);
+    if (!check_cancelled()) return;
     for (std::size_t i = 0; i < gram.values.size(); ++i) gram.values[i] += gram_even.values[i];
     divide(gram_even, ne);
     divide(gram, n_);
     double best = change(target, target_mean, odd, times_scale(codes, scale), no, k_, m_, means);
     double damping = -1;
     for (const double d : options_.damping) {
+      if (!check_cancelled()) return;
       const auto trial = round_learned(w, importance, gram_even, d);
       if (!trial) continue;
       const double e = change(target, target_mean, odd, times_scale(trial->codes, trial->scale), no, k_, m_, means);
@@ -236,7 +240,7 @@ class GroupFit {
         damping = d;
       }
     }
-    if (damping < 0) return;
+    if (damping < 0 || !check_cancelled()) return;
     const auto all = round_learned(w, importance, gram, damping);
     if (!all) return;
     scale = all->scale;
@@ -260,7 +264,7 @@ Fit fit_layer(const RowLayer& layer, const std::vector<float>& weights, const Ro
   fit.bias_change.resize(groups * m);
   GroupFit one(options, static_cast<std::size_t>(exact.count),
                static_cast<std::size_t>(std::max<std::int64_t>(1, exact.per_sample)), k, m);
-  for (std::size_t g = 0; g < groups; ++g) {
+  for (std::size_t g = 0; g < groups && check_cancelled(); ++g) {
     const auto first = weights.begin() + static_cast<std::ptrdiff_t>(g * k * m);
     one.run({first, first + static_cast<std::ptrdiff_t>(k * m)}, group_of(exact, g, k), group_of(given, g, k), fit, g);
   }

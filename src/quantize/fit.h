@@ -35,7 +35,8 @@ struct Fit {
 };
 
 /// `exact`: rows of the float network; `given`: the same rows as the quantized layer reads them (already rounded). `weights` as
-/// RowLayer::weights; targets are exact * weights. Deterministic. Cost: depth^2 * (rows + channels) for each group.
+/// RowLayer::weights; targets are exact * weights. Deterministic. Cost: depth^2 * (rows + channels) for each group. Not whole where the thread's
+/// task is cancelled (base/task.h): whoever called it fails then.
 [[nodiscard]] Fit fit_layer(const RowLayer& layer, const std::vector<float>& weights, const Rows& exact, const Rows& given,
                             const FitOptions& options);
 

@@ -13,6 +13,7 @@
 #include "quantize/data.h"
 #include "quantize/network.h"
 #include "quantize/statistics.h"
+#include "quantize/output_error.h"
 
 namespace octavo::quantize {
 

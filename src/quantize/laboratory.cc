@@ -1,6 +1,6 @@
 #include "quantize/laboratory.h"
 
-#include "quantize/statistics.h"
+#include "quantize/output_error.h"
 
 namespace octavo::quantize {
 namespace {

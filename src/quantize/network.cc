@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <thread>
 
+#include "base/task.h"
 #include "cpu/provider.h"
 #include "plan/plan.h"
+#include "quantize/parallel.h"
 
 namespace octavo::quantize {
 namespace {
@@ -126,6 +128,7 @@ Status for_each(const Data& data, const std::vector<const Network*>& networks, i
         const std::lock_guard lock(mutex);
         if (failed) return;
       }
+      if (auto wanted = check_cancelled(); !wanted) return stop(i, std::move(wanted).error());
       auto sample = data.at(i);
       if (!sample) return stop(i, std::move(sample).error());
       for (Network::Runner& r : runners) {
@@ -142,23 +145,9 @@ Status for_each(const Data& data, const std::vector<const Network*>& networks, i
       turned.notify_all();
     }
   };
-  std::vector<std::thread> workers;
-  for (int t = 1; t < std::min<int>(threads, static_cast<int>(count)); ++t) workers.emplace_back(work);
-  work();
-  for (std::thread& t : workers) t.join();
+  OCTAVO_CHECK(together(std::max(1, std::min<int>(threads, static_cast<int>(count))), work));
   if (failed) return tl::unexpected<Error>(std::move(failed->second));
   return {};
-}
-
-void parallel(std::size_t count, int threads, const std::function<void(std::size_t)>& body) {
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) body(i);
-  };
-  std::vector<std::thread> workers;
-  for (int t = 1; t < threads && static_cast<std::size_t>(t) < count; ++t) workers.emplace_back(work);
-  work();
-  for (std::thread& t : workers) t.join();
 }
 
 }  // namespace octavo::quantize

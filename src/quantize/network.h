@@ -66,7 +66,7 @@ using Progress = std::function<void(std::size_t done, std::size_t count)>;
 
 /// Samples spread over `threads`; each thread has one runner for each network, and all of them run on a sample before `visit` sees
 /// it. `visit` runs at the same time for different samples; what it returns runs for one sample after the other, in their order. The
-/// first error, by sample, ends the run.
+/// first error, by sample, ends the run, and so does whoever watches the calling thread.
 struct Visit {
   std::size_t sample = 0;
   const Sample* data = nullptr;
@@ -75,8 +75,5 @@ struct Visit {
 using InOrder = std::function<void()>;  ///< what is left to do with a sample in its turn; may be empty
 [[nodiscard]] Status for_each(const Data& data, const std::vector<const Network*>& networks, int threads,
                               const std::function<Result<InOrder>(const Visit&)>& visit, const Progress& progress = {});
-
-/// body(i) for 0 <= i < count on several threads; what it computes must not depend on their order.
-void parallel(std::size_t count, int threads, const std::function<void(std::size_t)>& body);
 
 }  // namespace octavo::quantize
