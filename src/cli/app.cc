@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/nearest.h"
-#include "cli/accuracy.h"
-#include "cli/commands.h"
-#include "cli/view.h"
+#include "cli/commands/accuracy.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/view.h"
 #include "cli/effect.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"

@@ -11,14 +11,14 @@
 
 #include "api/convert.h"
 #include "api/session.h"
-#include "cli/quantize_text.h"
-#include "cli/data.h"
+#include "cli/commands/quantize_text.h"
+#include "cli/inputs/data.h"
 #include "onnx/edit/layers.h"
 #include "python/arrays.h"
 #include "python/options.h"
 #include "python/text.h"
 #include "python/watch.h"
-#include "quantize/kept_samples.h"
+#include "quantize/data/kept_samples.h"
 
 namespace octavo::python {
 namespace {

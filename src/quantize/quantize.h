@@ -11,13 +11,13 @@
 
 #include "base/result.h"
 #include "onnx/import/import.h"
-#include "quantize/equalize.h"
-#include "quantize/fit.h"
-#include "quantize/data.h"
-#include "quantize/statistics.h"
-#include "quantize/output_error.h"
-#include "quantize/ranges.h"
-#include "quantize/search.h"
+#include "quantize/correction/equalize.h"
+#include "quantize/correction/fit.h"
+#include "quantize/data/data.h"
+#include "quantize/data/statistics.h"
+#include "quantize/metrics/output_error.h"
+#include "quantize/ranges/ranges.h"
+#include "quantize/search/search.h"
 
 namespace octavo::quantize {
 

@@ -6,9 +6,9 @@
 
 #include "base/task.h"
 #include "onnx/edit/raise_opset.h"
-#include "quantize/parallel.h"
-#include "quantize/best_range.h"
-#include "quantize/laboratory.h"
+#include "quantize/data/parallel.h"
+#include "quantize/ranges/best_range.h"
+#include "quantize/search/laboratory.h"
 
 namespace octavo::quantize {
 namespace {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "onnx/edit/layers.h"
-#include "quantize/network.h"
-#include "quantize/detection.h"
-#include "quantize/output_error.h"
+#include "quantize/data/network.h"
+#include "quantize/detection/detection.h"
+#include "quantize/metrics/output_error.h"
 #include "quantize/quantize.h"
-#include "quantize/run_time.h"
+#include "quantize/search/run_time.h"
 
 namespace octavo::quantize {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 #include "engine/part_plan.h"
 #include "onnx/model/parsed.h"
 

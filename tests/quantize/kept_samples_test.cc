@@ -1,5 +1,5 @@
 // Samples in memory and in the file behind it are the same samples.
-#include "quantize/kept_samples.h"
+#include "quantize/data/kept_samples.h"
 
 #include <gtest/gtest.h>
 

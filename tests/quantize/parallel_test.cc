@@ -1,5 +1,5 @@
 // Work on several threads ends soon after its watcher wants no more of it, and the watcher is asked by the calling thread alone.
-#include "quantize/parallel.h"
+#include "quantize/data/parallel.h"
 
 #include <gtest/gtest.h>
 
