@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <sstream>
 
 namespace octavo::cli {
@@ -109,7 +110,7 @@ template Option* Arguments::add_option(const std::string&, double&, const std::s
 template Option* Arguments::add_option(const std::string&, std::optional<double>&, const std::string&);
 template Option* Arguments::add_option(const std::string&, std::vector<std::string>&, const std::string&);
 template Option* Arguments::add_option(const std::string&, std::vector<double>&, const std::string&);
-template Option* Arguments::add_option(const std::string&, std::set<std::string>&, const std::string&);
+template Option* Arguments::add_option(const std::string&, std::set<std::string, std::less<>>&, const std::string&);
 template Option* Arguments::add_option_function(const std::string&, std::function<void(const std::string&)>, const std::string&);
 template Option* Arguments::add_option_function(const std::string&, std::function<void(const double&)>, const std::string&);
 
@@ -123,6 +124,7 @@ void Arguments::version(const std::string& flag, const std::string& text) {
 
 Arguments* Arguments::add_subcommand(const std::string& name, const std::string& help) {
   auto sub = std::make_shared<CLI::App>(help, name);
+  sub->footer(app_->get_footer());
   app_->add_subcommand(sub);
   subcommands_.push_back(std::unique_ptr<Arguments>(new Arguments(std::move(sub))));
   return subcommands_.back().get();

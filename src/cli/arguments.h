@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,7 +24,7 @@ struct Range {
   T min, max;
 };
 struct OneOf {
-  std::set<std::string> names;
+  std::vector<std::string> names;
 };
 
 /// One option or positional argument; lives as long as its Arguments.
