@@ -1,5 +1,5 @@
 // JPEG and PNG.
-#include "cli/image.h"
+#include "cli/inputs/image.h"
 
 #include <cstdlib>
 

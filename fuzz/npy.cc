@@ -1,5 +1,5 @@
 // .npy and .npz: what parses is written so that it parses to the same bytes again.
-#include "cli/npy.h"
+#include "cli/inputs/npy.h"
 
 #include <cstdlib>
 #include <string>

@@ -9,10 +9,15 @@
 #include "onnx/import/import.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto model = octavo::onnx::import_bytes({reinterpret_cast<const std::byte*>(data), size}, {}, "");
+  const auto parsed = octavo::onnx::Parsed::bytes({reinterpret_cast<const std::byte*>(data), size}, "");
+  if (!parsed) {
+    if (parsed.error().message.empty() || parsed.error().kind == octavo::ErrorKind::internal) std::abort();
+    return 0;
+  }
+  const auto model = octavo::onnx::import_model(*parsed);
   if (model && !octavo::ir::verify(model->graph)) std::abort();
   if (!model && (model.error().message.empty() || model.error().kind == octavo::ErrorKind::internal)) std::abort();
-  (void)octavo::onnx::diagnose_bytes({reinterpret_cast<const std::byte*>(data), size}, "");
+  (void)octavo::onnx::diagnose(*parsed);
   return 0;
 }
 

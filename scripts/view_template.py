@@ -1,7 +1,7 @@
 """Puts the page of `octavo view` together: view_template.py PAGE_FOLDER NETRON_FOLDER OUT
 
 PAGE_FOLDER is src/cli/page; NETRON_FOLDER holds dagre.js and grapher.js of Netron, which lay out and draw graphs. OUT gets the page
-without its data, as C++ string literals: src/cli/view_page.cc includes it. Fails if a file is not what this script knows.
+without its data, as C++ string literals: src/cli/outputs/view_page.cc includes it. Fails if a file is not what this script knows.
 """
 import pathlib
 import re

@@ -218,6 +218,8 @@ struct BuildOptions {
   /// Implicit quantization: through which 8-bit quantizer a tensor may be read, by ONNX name, one scale each. See read_calibration,
   /// symmetric_range and range_between.
   std::map<std::string, Quantization> ranges = {};
+  /// Each of them must be of a tensor of the model: usage otherwise. Tables of files may hold more.
+  bool ranges_by_hand = false;
   /// What the model's own QuantizeLinear/DequantizeLinear pairs say: "demand": each rounds where it stands; "permit": those on activations with
   /// one scale are taken as ranges, and the planner rounds where regions exchange tensors, nowhere else (docs/implicit.md).
   std::string qdq = "demand";

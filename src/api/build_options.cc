@@ -33,6 +33,7 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
                 tensor, ir::to_string(q)));
     p.plan.ranges[tensor] = q;
   }
+  p.ranges_by_hand = options.ranges_by_hand;
   p.plan.permit_pairs = take(permits_pairs(options.qdq));
   for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
   p.plan.allowed = options.allowed;

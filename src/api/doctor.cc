@@ -4,6 +4,7 @@
 
 #include "api/convert.h"
 #include "api/ranges.h"
+#include "api/session.h"
 #include "base/read_file.h"
 
 namespace octavo::api {
@@ -41,11 +42,13 @@ Result<onnx::DiagnoseOptions> diagnose_options(const std::string& calibration, c
 namespace octavo {
 
 std::vector<Finding> doctor(const std::string& path, const DoctorOptions& options) {
-  return api::found(onnx::diagnose_file(path, api::take(api::diagnose_options(options.calibration, options.minmax))));
+  const auto session = api::take(api::Session::open(path));
+  return api::found(session->diagnose(api::take(api::diagnose_options(options.calibration, options.minmax))));
 }
 
 std::vector<Finding> doctor(std::span<const std::byte> model, const DoctorOptions& options, const std::string& folder) {
-  return api::found(onnx::diagnose_bytes(model, folder, api::take(api::diagnose_options(options.calibration, options.minmax))));
+  const auto session = api::take(api::Session::of(model, folder, "the model"));
+  return api::found(session->diagnose(api::take(api::diagnose_options(options.calibration, options.minmax))));
 }
 
 }  // namespace octavo

@@ -22,6 +22,7 @@
 #include "api/open_model.h"
 #include "api/pipeline.h"
 #include "api/ranges.h"
+#include "api/session.h"
 #include "base/fork.h"
 #include "base/nearest.h"
 #include "base/read_file.h"
@@ -30,6 +31,7 @@
 #include "engine/set.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
+#include "onnx/import/external_files.h"
 #include "region/selected_rows.h"
 #include "report/explain.h"
 
@@ -137,14 +139,18 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   static std::shared_ptr<const Impl> from_model(std::vector<std::byte> bytes, const BuildOptions& options,
                                                 const std::string& folder, const std::string& name, const std::string& path) {
     api::PipelineOptions p = api::pipeline_of(options, name);
-    if (options.keep_model && !path.empty()) p.source = take(api::file_source(path));
+    std::unique_ptr<const api::ModelFile> file;
+    if (options.keep_model && !path.empty()) file = take(api::ModelFile::open(path));
+    const auto model_bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    const auto session = take(api::Session::of(model_bytes, folder, "the model"));
+    if (file) p.source = api::file_source(std::move(file), onnx::external_files(session->parsed()));
     api::ShapeRanges ranges;
     for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
     if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
     std::map<std::string, ir::Tensor> values;
     for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
-    auto model = take(api::OpenModel::create(std::make_shared<const std::vector<std::byte>>(std::move(bytes)), std::move(p), folder,
-                                             std::move(ranges), std::move(values), static_cast<std::size_t>(options.most_engines)));
+    auto model = take(api::OpenModel::create(session, model_bytes, std::move(p), std::move(ranges), std::move(values),
+                                             static_cast<std::size_t>(options.most_engines)));
     if (!model->open()) {
       auto built = model->at({});
       if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes

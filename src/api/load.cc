@@ -7,7 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "api/late.h"
+#include "api/session.h"
 #include "base/write_file.h"
 #include "engine/part_plan.h"
 #include "engine/set.h"
@@ -101,15 +101,17 @@ Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>&
     OCTAVO_TRY(folder, Folder::create());
     for (const auto& [name, bytes] : model.files) OCTAVO_CHECK(folder->add(name, bytes));
   }
+  const std::string name = fmt::format("the model in \"{}\"", file->name());
+  OCTAVO_TRY(const auto session, Session::of(model.model, folder ? folder->path() : std::string(), name));
   engine::Engines out;
   for (const engine::Part& part : builds) {
     OCTAVO_TRY(ReadBuild read, read_build({reinterpret_cast<const char*>(part.build.data()), part.build.size()}, file->name()));
-    read.options.import.display_name = fmt::format("the model in \"{}\"", file->name());
+    read.options.import.display_name = name;
     read.options.timing.cache = request.timing_cache;
     read.options.progress = request.progress;
     read.options.source = source;
     read.options.notes = part.notes();
-    OCTAVO_TRY(Built built, build_bytes(model.model, read.options, folder ? folder->path() : std::string(), read.late));
+    OCTAVO_TRY(Built built, session->build(read.options, read.late));
     out.push_back(std::move(built.engine));
   }
   if (const std::string why = engine::why_no_set(out); !why.empty())
@@ -123,6 +125,11 @@ Result<engine::Engines> load_engines(const std::string& path, const LoadRequest&
     OCTAVO_TRY(key, engine::read_key(request.public_key));
   }
   OCTAVO_TRY(const auto file, engine::EngineFile::open(path, key));
+  return load_engines(file, request);
+}
+
+Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request) {
+  const std::string& path = file->name();
   const bool anew = request.rebuild_code && file->made_by().outdated().empty();
   auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices(request.device));
   if (all || !engine::Engine::is_outdated(*file, all.error())) return all;

@@ -26,6 +26,9 @@ struct LoadRequest {
 
 /// Errors: as EngineFile::open and Engine::load_all; for a file of an earlier version those of a build.
 [[nodiscard]] Result<engine::Engines> load_engines(const std::string& path, const LoadRequest& request = {});
+/// The same of a file that is open, and verified by now.
+[[nodiscard]] Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineFile>& file,
+                                                   const LoadRequest& request);
 
 /// Builds the plans of a file again, by the options that it was built with, from the model that it holds. They have its notes. Errors: usage where
 /// it holds no model; bad_engine where that is damaged; those of a build.

@@ -2,15 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
-
-#include "onnx/import/external_files.h"
 
 namespace octavo::api {
 namespace {
@@ -39,8 +35,7 @@ Status add_file(const std::string& folder, const std::string& name, const timesp
   return {};
 }
 
-Status add_files(const std::string& folder, const timespec& when, engine::ModelBytes& out) {
-  OCTAVO_TRY(const auto names, onnx::external_files(out.model));
+Status add_files(const std::string& folder, const std::set<std::string>& names, const timespec& when, engine::ModelBytes& out) {
   for (const std::string& name : names) OCTAVO_CHECK(add_file(folder, name, when, out));
   return {};
 }
@@ -53,51 +48,60 @@ timespec clock_now() {
 
 class FileSource final : public engine::ModelSource {
  public:
-  FileSource(std::string path, int fd, const struct stat& was) : path_(std::move(path)), fd_(fd), was_(was), when_(clock_now()) {}
-  ~FileSource() override { ::close(fd_); }
-  FileSource(const FileSource&) = delete;
-  FileSource& operator=(const FileSource&) = delete;
+  FileSource(std::unique_ptr<const ModelFile> file, std::set<std::string> external)
+      : file_(std::move(file)), external_(std::move(external)) {}
 
   Result<engine::ModelBytes> read() const override {
-    struct stat now {};
-    if (::fstat(fd_, &now) != 0 || now.st_size != was_.st_size || later(now.st_mtim, was_.st_mtim)) return changed(path_);
+    if (file_->changed()) return changed(file_->path());
     engine::ModelBytes out;
-    OCTAVO_TRY(std::shared_ptr<const engine::MappedFile> file, engine::MappedFile::open(fmt::format("/proc/self/fd/{}", fd_)));
-    out.model = file->bytes();
-    out.holds.push_back(std::move(file));
-    OCTAVO_CHECK(add_files(std::filesystem::path(path_).parent_path().string(), when_, out));
+    OCTAVO_TRY(std::shared_ptr<const engine::MappedFile> mapped,
+               engine::MappedFile::open(fmt::format("/proc/self/fd/{}", file_->fd())));
+    out.model = mapped->bytes();
+    out.holds.push_back(std::move(mapped));
+    OCTAVO_CHECK(add_files(std::filesystem::path(file_->path()).parent_path().string(), external_, file_->opened(), out));
     return out;
   }
 
  private:
-  std::string path_;
-  int fd_;
-  struct stat was_;
-  timespec when_;
+  std::unique_ptr<const ModelFile> file_;
+  std::set<std::string> external_;
 };
 
 class MemorySource final : public engine::ModelSource {
  public:
-  MemorySource(std::shared_ptr<const std::vector<std::byte>> model, std::string folder)
-      : model_(std::move(model)), folder_(std::move(folder)), when_(clock_now()) {}
+  MemorySource(std::shared_ptr<const std::vector<std::byte>> model, std::string folder, std::set<std::string> external)
+      : model_(std::move(model)), folder_(std::move(folder)), external_(std::move(external)), when_(clock_now()) {}
 
   Result<engine::ModelBytes> read() const override {
     engine::ModelBytes out;
     out.model = *model_;
     out.holds = {model_};
-    OCTAVO_CHECK(add_files(folder_, when_, out));
+    OCTAVO_CHECK(add_files(folder_, external_, when_, out));
     return out;
   }
 
  private:
   std::shared_ptr<const std::vector<std::byte>> model_;
   std::string folder_;
+  std::set<std::string> external_;
   timespec when_;
 };
 
 }  // namespace
 
-Result<std::shared_ptr<const engine::ModelSource>> file_source(const std::string& path) {
+ModelFile::ModelFile(std::string path, int fd, const struct stat& was)
+    : path_(std::move(path)), fd_(fd), was_(was), when_(clock_now()) {}
+
+ModelFile::~ModelFile() {
+  ::close(fd_);
+}
+
+bool ModelFile::changed() const {
+  struct stat now {};
+  return ::fstat(fd_, &now) != 0 || now.st_size != was_.st_size || later(now.st_mtim, was_.st_mtim);
+}
+
+Result<std::unique_ptr<const ModelFile>> ModelFile::open(const std::string& path) {
   std::error_code ignored;
   std::string full = std::filesystem::absolute(path, ignored).string();  // the working folder may be another by then
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -107,12 +111,16 @@ Result<std::shared_ptr<const engine::ModelSource>> file_source(const std::string
     if (fd >= 0) ::close(fd);
     return fail(ErrorKind::io, fmt::format("reading {}: {}", path, std::strerror(code)));
   }
-  return std::make_shared<FileSource>(full.empty() ? path : std::move(full), fd, was);
+  return std::unique_ptr<const ModelFile>(new ModelFile(full.empty() ? path : std::move(full), fd, was));
 }
 
-std::shared_ptr<const engine::ModelSource> memory_source(std::shared_ptr<const std::vector<std::byte>> model,
-                                                         const std::string& folder) {
-  return std::make_shared<MemorySource>(std::move(model), folder);
+std::shared_ptr<const engine::ModelSource> file_source(std::unique_ptr<const ModelFile> file, std::set<std::string> external) {
+  return std::make_shared<FileSource>(std::move(file), std::move(external));
+}
+
+std::shared_ptr<const engine::ModelSource> memory_source(std::shared_ptr<const std::vector<std::byte>> model, std::string folder,
+                                                         std::set<std::string> external) {
+  return std::make_shared<MemorySource>(std::move(model), std::move(folder), std::move(external));
 }
 
 }  // namespace octavo::api

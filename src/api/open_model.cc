@@ -6,55 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/late.h"
-#include "api/model_source.h"
-
 namespace octavo::api {
 namespace {
-
-/// Fills in what the options bind: shapes by name, other inputs' dimensions of the same symbol, and the default batch.
-void bind_shapes(std::vector<onnx::InputInfo>& inputs, const onnx::ImportOptions& options) {
-  std::map<std::string, std::int64_t> symbols;
-  for (const onnx::InputInfo& in : inputs) {
-    const auto given = options.shapes.find(in.name);
-    if (given == options.shapes.end() || !in.has_shape || given->second.size() != in.dims.size()) continue;
-    for (std::size_t k = 0; k < in.dims.size(); ++k) {
-      if (!in.symbols[k].empty()) symbols.emplace(in.symbols[k], given->second[k]);
-    }
-  }
-  for (onnx::InputInfo& in : inputs) {
-    const auto given = options.shapes.find(in.name);
-    if (given != options.shapes.end()) {
-      const std::vector<std::int64_t> declared = std::exchange(in.dims, given->second);
-      for (std::size_t k = 0; k < in.dims.size() && in.has_shape; ++k)
-        if (in.dims[k] < 0) in.dims[k] = declared[k];
-      in.symbols.assign(in.dims.size(), "");
-      in.has_shape = true;
-      continue;
-    }
-    for (std::size_t k = 0; k < in.dims.size(); ++k) {
-      if (in.dims[k] >= 0) continue;
-      if (const auto s = symbols.find(in.symbols[k]); !in.symbols[k].empty() && s != symbols.end())
-        in.dims[k] = s->second;
-      else if (k == 0 && options.default_batch > 0)
-        in.dims[k] = options.default_batch;
-    }
-  }
-}
-
-/// A given shape holds sizes, and -1 where a dimension stays open. Shapes that leave nothing open are compared with the model where it is imported.
-Status check_given(const onnx::InputInfo& in, const ir::Shape& shape) {
-  const std::int64_t least = shape.empty() ? 0 : *std::min_element(shape.begin(), shape.end());
-  if (least >= 0) return {};
-  bool fits = least == -1 && (!in.has_shape || in.dims.size() == shape.size());
-  for (std::size_t k = 0; fits && in.has_shape && k < shape.size(); ++k)
-    fits = shape[k] < 0 || in.dims[k] < 0 || shape[k] == in.dims[k];
-  if (fits) return {};
-  return fail(ErrorKind::usage,
-              fmt::format("shapes: {} is given for input \"{}\", which the model declares as {}; give sizes, or -1 where a "
-                          "dimension stays open",
-                          ir::to_string(shape), in.name, in.shape_text()));
-}
 
 bool is_open(const onnx::InputInfo& in) {
   return !in.has_shape || std::any_of(in.dims.begin(), in.dims.end(), [](std::int64_t d) { return d < 0; });
@@ -66,10 +19,7 @@ Status check_ranges(const std::vector<onnx::InputInfo>& inputs, const ShapeRange
   for (const auto& [name, range] : ranges) {
     const auto in = std::find_if(inputs.begin(), inputs.end(), [n = &name](const onnx::InputInfo& i) { return i.name == *n; });
     if (in == inputs.end()) return fail(ErrorKind::usage, fmt::format("profiles: the model has no input \"{}\"", name));
-    bool sound = range.min.size() == range.opt.size() && range.max.size() == range.opt.size();
-    for (std::size_t k = 0; sound && k < range.opt.size(); ++k)
-      sound = range.min[k] >= 0 && range.min[k] <= range.opt[k] && range.opt[k] <= range.max[k];
-    if (!sound) {
+    if (!range.sound()) {
       return fail(ErrorKind::usage,
                   fmt::format("profiles: input \"{}\" has min {}, opt {}, max {}; they need one rank, and min <= opt <= max "
                               "in every dimension",
@@ -95,52 +45,46 @@ Status check_ranges(const std::vector<onnx::InputInfo>& inputs, const ShapeRange
 
 /// An open dimension is between its ends.
 Status inside(const std::string& name, const ir::Shape& shape, const ShapeRange& range) {
-  for (std::size_t k = 0; range.min.size() == shape.size() && k < shape.size(); ++k) {
-    if (shape[k] >= range.min[k] && shape[k] <= range.max[k]) continue;
+  if (range.min.size() == shape.size()) {
+    const auto k = range.outside(shape);
+    if (!k) return {};
     return fail(
         ErrorKind::bad_input,
         fmt::format("input \"{}\" has shape {}: dimension {} is {}, its profile goes from {} to {}\n  to do: widen the range "
                     "(`profiles`, or --minShapes and --maxShapes) and build again",
-                    name, ir::to_string(shape), k, shape[k], range.min[k], range.max[k]));
+                    name, ir::to_string(shape), *k, shape[*k], range.min[*k], range.max[*k]));
   }
-  if (range.min.size() == shape.size()) return {};
   return fail(ErrorKind::bad_input, fmt::format("input \"{}\" has shape {}, its profile goes from {} to {}", name,
                                                 ir::to_string(shape), ir::to_string(range.min), ir::to_string(range.max)));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<OpenModel>> OpenModel::create(std::shared_ptr<const std::vector<std::byte>> bytes, PipelineOptions options,
-                                                     std::string folder, ShapeRanges ranges,
-                                                     std::map<std::string, ir::Tensor> values, std::size_t most) {
+Result<std::unique_ptr<OpenModel>> OpenModel::create(std::shared_ptr<const Session> session,
+                                                     std::shared_ptr<const std::vector<std::byte>> bytes, PipelineOptions options,
+                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values,
+                                                     std::size_t most) {
   std::unique_ptr<OpenModel> m(new OpenModel);
-  const std::vector<std::byte>& model = *bytes;
-  if (options.keep_model && options.source == nullptr) options.source = memory_source(bytes, folder);
+  const onnx::Parsed& model = session->parsed();
   m->values_ = std::move(values);
   m->most_ = std::max<std::size_t>(most, 1);
-  OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
-  OCTAVO_TRY(m->description_, onnx::description_of(model));
+  OCTAVO_TRY(m->inputs_, session->inputs());
+  m->description_ = onnx::description_of(model);
   if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
-  for (const auto& [name, shape] : options.import.shapes) {
-    const auto found =
-        std::find_if(m->inputs_.begin(), m->inputs_.end(), [n = &name](const onnx::InputInfo& in) { return in.name == *n; });
-    if (found != m->inputs_.end()) {
-      OCTAVO_CHECK(check_given(*found, shape));
-      continue;
-    }
-    std::vector<std::string> names;
-    for (const onnx::InputInfo& in : m->inputs_) names.push_back(in.name);
-    return fail(ErrorKind::usage,
-                fmt::format("shapes: the model has no input \"{}\"; its inputs are \"{}\"", name, fmt::join(names, "\", \"")));
+  OCTAVO_CHECK(session->check_ranges(options));
+  auto bound = onnx::bind_inputs(m->inputs_, options.import, /*partly=*/true);
+  if (!bound) {
+    OCTAVO_CHECK(onnx::check_model(model, options.import));  // what no shape would cure
+    return tl::unexpected<Error>(std::move(bound).error());
   }
-  bind_shapes(m->inputs_, options.import);
+  m->inputs_ = std::move(*bound);
   OCTAVO_CHECK(check_ranges(m->inputs_, ranges));
   m->ranges_ = std::move(ranges);
   m->open_ = std::any_of(m->inputs_.begin(), m->inputs_.end(), is_open);
-  if (m->open_) OCTAVO_CHECK(onnx::check_bytes(model, options.import));
-  m->model_ = std::move(bytes);
+  if (m->open_) OCTAVO_CHECK(onnx::check_model(model, options.import));
+  m->session_ = std::move(session);
+  m->bytes_ = std::move(bytes);
   m->options_ = std::move(options);
-  m->folder_ = std::move(folder);
   return m;
 }
 
@@ -228,7 +172,7 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
       given.given[name] = std::move(*value);
     }
     if (auto known = find_or_claim(key)) return known;
-    auto built = build_bytes(*model_, options, folder_, given);
+    auto built = session_->build(options, given);
     const std::lock_guard lock(fork_safe_mutex());
     Entry& entry = built_[key];
     entry.done->notify_all();

@@ -1,5 +1,5 @@
-// A model whose input shapes, or values that decide shapes, are not all known: its bytes, and the engines built so far, one for each
-// set of shapes and values.
+// A model whose input shapes, or values that decide shapes, are not all known, and the engines built from it so far, one for each set of
+// shapes and values.
 #pragma once
 
 #include <condition_variable>
@@ -13,21 +13,16 @@
 #include <vector>
 
 #include "api/pipeline.h"
+#include "api/session.h"
+#include "api/shapes.h"
 #include "base/fork.h"
 #include "base/result.h"
 #include "onnx/import/import.h"
 
 namespace octavo::api {
 
-using Shapes = std::map<std::string, ir::Shape>;
 /// What the caller of a run has of an input: asked for once its value decides shapes; nothing where it cannot be read.
 using ValueOf = std::function<std::optional<ir::Tensor>(const std::string& input)>;
-
-/// Of one input: every dimension of a shape must lie between min and max.
-struct ShapeRange {
-  ir::Shape min, opt, max;
-};
-using ShapeRanges = std::map<std::string, ShapeRange>;
 
 /// Engines of one open model that are kept unless the caller says otherwise.
 inline constexpr std::size_t kEnginesKept = 32;
@@ -37,10 +32,10 @@ class OpenModel {
   /// Reads the inputs; nothing is built. While dimensions are open, operators that are not covered are refused here already.
   /// `options.import.shapes` binds some or all of them.
   /// `ranges`: for no input, or for every one that stays open. `values`: of inputs that decide shapes, whatever a run brings. `most`:
-  /// engines kept. Engines hold `model` unless the options name another source. Errors: usage for ranges that do not fit the inputs.
-  [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::shared_ptr<const std::vector<std::byte>> model,
-                                                                 PipelineOptions options, std::string folder,
-                                                                 ShapeRanges ranges = {},
+  /// engines kept. `bytes`: of the session's model, for `bytes` below. Errors: usage for ranges that do not fit the inputs.
+  [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::shared_ptr<const Session> session,
+                                                                 std::shared_ptr<const std::vector<std::byte>> bytes,
+                                                                 PipelineOptions options, ShapeRanges ranges = {},
                                                                  std::map<std::string, ir::Tensor> values = {},
                                                                  std::size_t most = kEnginesKept);
 
@@ -55,8 +50,7 @@ class OpenModel {
 
   /// What the model says of itself.
   [[nodiscard]] const onnx::Description& description() const { return description_; }
-  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *model_; }
-  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *bytes_; }
   /// Engines built so far, those among them that are no longer kept.
   [[nodiscard]] std::uint64_t builds() const;
 
@@ -87,9 +81,9 @@ class OpenModel {
   [[nodiscard]] std::shared_ptr<const engine::Engine> find_or_claim(const Key& key) const;
   void drop_oldest() const;
 
-  std::shared_ptr<const std::vector<std::byte>> model_;
+  std::shared_ptr<const Session> session_;
+  std::shared_ptr<const std::vector<std::byte>> bytes_;
   PipelineOptions options_;
-  std::string folder_;
   onnx::Description description_;
   std::vector<onnx::InputInfo> inputs_, outputs_;
   ShapeRanges ranges_;

@@ -6,9 +6,9 @@
 #include <charconv>
 
 #include "api/description.h"
-#include "api/late.h"
+#include "api/finish_build.h"
 #include "api/load.h"
-#include "api/model_source.h"
+#include "api/session.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "cuda/device/gpu_device.h"
@@ -32,7 +32,9 @@ std::optional<int> gpu_of(std::string_view device) {
   return ordinal;
 }
 
-Result<Built> finish(onnx::Model model, const PipelineOptions& options, const onnx::LateValues& late = {}) {
+}  // namespace
+
+Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, const onnx::LateValues& late) {
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
   const cpu::CapScope cap(most);
   OCTAVO_CHECK(begin_step("plan"));
@@ -73,8 +75,6 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options, const on
   built.model = std::move(model);
   return built;
 }
-
-}  // namespace
 
 plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Model& model) {
   plan::PlanOptions p = options.plan;
@@ -207,47 +207,19 @@ Status check_options(const PipelineOptions& options) {
               fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.plan.threads));
 }
 
-namespace {
-
-/// What is switched off by name before there is a graph.
-onnx::ImportOptions import_options(const PipelineOptions& options) {
-  onnx::ImportOptions out = options.import;
-  if (options.plan.disabled.contains("round-to-scale-type")) out.round_to_scale_type = false;
-  return out;
-}
-
-}  // namespace
-
-Result<Built> build_file(const std::string& path, const PipelineOptions& options, onnx::LateValues& late) {
-  OCTAVO_CHECK(check_options(options));
-  const TaskScope task(options.progress);
-  OCTAVO_CHECK(begin_step("import"));
-  auto source = file_source(path);  // what cannot be opened, import says better
-  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, import_options(options), late));
-  PipelineOptions with = options;
-  if (with.keep_model) {
-    OCTAVO_TRY(with.source, std::move(source));
-  }
-  return finish(std::move(model), with, late);
-}
-
 Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
-  onnx::LateValues none;
-  return build_file(path, options, none);
-}
-
-Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder,
-                          onnx::LateValues& late) {
   OCTAVO_CHECK(check_options(options));
-  const TaskScope task(options.progress);
-  OCTAVO_CHECK(begin_step("import"));
-  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, import_options(options), folder, late));
-  return finish(std::move(model), options, late);
+  OCTAVO_TRY(const auto session, Session::open(path, options.import.display_name));
+  onnx::LateValues none;
+  return session->build(options, none);
 }
 
 Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder) {
+  OCTAVO_CHECK(check_options(options));
+  const std::string& name = options.import.display_name;
+  OCTAVO_TRY(const auto session, Session::of(bytes, folder, name.empty() ? "the model" : name));
   onnx::LateValues none;
-  return build_bytes(bytes, options, folder, none);
+  return session->build(options, none);
 }
 
 Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
@@ -255,7 +227,7 @@ Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
   const TaskScope task(options.progress);
   onnx::Model model;
   model.graph = std::move(graph);
-  return finish(std::move(model), options);
+  return finish_build(std::move(model), options, {});
 }
 
 Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,

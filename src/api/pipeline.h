@@ -35,7 +35,9 @@ struct PipelineOptions {
   /// it lasts; false: the build stops with an error. In the building thread.
   TaskWatcher progress;
   plan::PlanOptions plan = for_every_core();  ///< plan.threads 0: engine::available_cores()
-  /// The engine holds its model for a later rebuild: the file of build_file, or what `source` gives for build_bytes (null: none is held).
+  /// Ranges are given by hand: each must be of a tensor of the model. Tables of files may hold more.
+  bool ranges_by_hand = false;
+  /// The engine holds its model for a later rebuild: what `source` gives, or the session's (api/session.h; build_bytes has none).
   bool keep_model = true;
   std::shared_ptr<const engine::ModelSource> source;
   engine::Notes notes;  ///< Engine::notes
@@ -102,7 +104,7 @@ struct DeviceHere {
 /// The device and the instruction set are known and the thread count is not negative.
 [[nodiscard]] Status check_options(const PipelineOptions& options);
 
-/// import -> make_plan -> Engine::create. Errors: those of the three, and `usage` for the options.
+/// Session::build of a model that nobody else asks about.
 [[nodiscard]] Result<Built> build_file(const std::string& path, const PipelineOptions& options = {});
 [[nodiscard]] Result<Built> build_bytes(std::span<const std::byte> model, const PipelineOptions& options = {},
                                         const std::string& folder = "");

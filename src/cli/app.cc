@@ -8,19 +8,18 @@
 #include <memory>
 #include <new>
 #include <set>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "base/nearest.h"
-#include "cli/accuracy.h"
-#include "cli/commands.h"
+#include "cli/commands/accuracy.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/view.h"
 #include "cli/effect.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"
 #include "cli/usage.h"
-#include "cli/view.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
 
@@ -44,7 +43,7 @@ constexpr const char* kFooter =
     "7 file cannot be read or written, 8 check could not judge everything, 70 internal error (a bug in Octavo).";
 
 /// `octavo serve` is written in Python: the Python package's command `octavo` takes it before this one sees it.
-Command add_serve(CLI::App& app) {
+Command add_serve(Arguments& app) {
   app.allow_extras();
   app.footer(
       "This is the compiled command without the server. The Python package has both:\n"
@@ -62,10 +61,6 @@ int print_error(const Error& error) {
   return exit_code(error.kind);
 }
 
-int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
-  return print_error({ErrorKind::usage, usage_text(app, e)});
-}
-
 /// What is still buffered must reach stdout: output that is lost is an error, whatever the command was about to return.
 int finish(int code) {
   errno = 0;
@@ -76,13 +71,13 @@ int finish(int code) {
 
 /// One command: `arguments` begin with the subcommand.
 int run_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Compiles 8-bit neural networks from ONNX and runs them on a CPU or an NVIDIA GPU.", "octavo");
+  Arguments app("octavo", "Compiles 8-bit neural networks from ONNX and runs them on a CPU or an NVIDIA GPU.");
   app.footer(kFooter);
-  app.set_version_flag("--version", fmt::format("octavo {} ({})", engine::kVersion, cpu::name_of(cpu::detected_isa())));
-  app.require_subcommand(1);
+  app.version("--version", fmt::format("octavo {} ({})", engine::kVersion, cpu::name_of(cpu::detected_isa())));
+  app.require_subcommand();
   struct Entry {
     const char *name, *help;
-    Command (*add)(CLI::App&);
+    Command (*add)(Arguments&);
   };
   const Entry entries[] = {
       {"build", "Compile a model and write an engine file", add_build},
@@ -103,11 +98,10 @@ int run_command(const std::vector<std::string>& arguments) {
       {"convert", "Turn a Q/DQ model into a calibration table and a float model, or the other way around", add_convert},
       {"rebuild", "Build engine files of an earlier version again, from the models that they hold", add_rebuild},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
-  std::vector<std::pair<std::shared_ptr<Subcommand>, Command>> commands;
+  std::vector<std::pair<const Arguments*, Command>> commands;
   for (const Entry& entry : entries) {
-    auto sub = std::make_shared<Subcommand>(entry.name, entry.help);
+    Arguments* sub = app.add_subcommand(entry.name, entry.help);
     sub->footer(kFooter);  // of those that have none
-    app.add_subcommand(sub);
     commands.emplace_back(sub, entry.add(*sub));
   }
   if (!arguments.empty() && !arguments[0].starts_with('-') &&
@@ -128,18 +122,12 @@ int run_command(const std::vector<std::string>& arguments) {
   if (const auto found = std::ranges::find_if(arguments, is_bundled_by_mistake); found != arguments.end())
     return print_error(
         {ErrorKind::usage, fmt::format("\"{}\" is not an option of octavo {}{}", *found, arguments[0], kBenchmarkApp)});
-  std::vector<const char*> argv{"octavo"};
-  for (const std::string& a : arguments) argv.push_back(a.c_str());
-  try {
-    app.parse(static_cast<int>(argv.size()), argv.data());
-  } catch (const CLI::Success& e) {  // --help, --version
-    std::ostringstream text;         // not to std::cout, which would flush, and lose why that fails
-    const int code = app.exit(e, text, text);
-    std::fputs(text.str().c_str(), stdout);
-    return finish(code);
-  } catch (const CLI::ParseError& e) {
-    return parse_failed(app, e);
+  const Arguments::Outcome outcome = app.parse(arguments);
+  if (outcome.kind == Arguments::Outcome::Kind::print) {
+    std::fputs(outcome.text.c_str(), stdout);
+    return finish(outcome.code);
   }
+  if (outcome.kind != Arguments::Outcome::Kind::parsed) return print_error({ErrorKind::usage, usage_text(app, outcome)});
   try {
     for (const auto& [sub, command] : commands) {
       if (!sub->parsed()) continue;

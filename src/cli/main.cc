@@ -7,7 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 
 namespace {
 

@@ -14,20 +14,20 @@ namespace octavo::cli {
 namespace {
 
 /// Every spelling of an option that people may write.
-std::set<std::string> option_names(const CLI::App& app) {
+std::set<std::string> option_names(const Arguments& app) {
   std::set<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.insert("--" + name);
-    for (const std::string& name : option->get_snames()) names.insert("-" + name);
+  for (const Option* option : app.options()) {
+    const std::vector<std::string> spellings = option->spellings();
+    names.insert(spellings.begin(), spellings.end());
   }
   return names;
 }
 
-std::string unknown_option(const CLI::App& app, const CLI::App& sub, const std::string& command, const std::string& option) {
+std::string unknown_option(const Arguments& app, const Arguments& sub, const std::string& command, const std::string& option) {
   std::string text = fmt::format("\"{}\" is not an option of {}", option, command);
   std::vector<std::string> others;
-  for (const CLI::App* other : app.get_subcommands({})) {
-    if (other != &sub && option_names(*other).contains(option)) others.push_back("octavo " + other->get_name());
+  for (const Arguments* other : app.subcommands()) {
+    if (other != &sub && option_names(*other).contains(option)) others.push_back("octavo " + other->name());
   }
   if (!others.empty()) text += fmt::format("; it is one of {}", fmt::join(others, ", "));
   if (option == "--batch" || option == "-b") {
@@ -45,27 +45,31 @@ std::string unknown_option(const CLI::App& app, const CLI::App& sub, const std::
 
 }  // namespace
 
-std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* sub = &app;
+std::string usage_text(const Arguments& app, const Arguments::Outcome& refused) {
+  using Kind = Arguments::Outcome::Kind;
+  const Arguments* sub = &app;
   std::string command = "octavo";
-  for (auto deeper = sub->get_subcommands(); !deeper.empty(); deeper = sub->get_subcommands()) {
-    sub = deeper.front();
-    command += " " + sub->get_name();
+  for (const Arguments* deeper = sub; deeper != nullptr;) {
+    const auto all = sub->subcommands();
+    const auto called = std::ranges::find_if(all, [](const Arguments* s) { return s->parsed(); });
+    deeper = called == all.end() ? nullptr : *called;
+    if (deeper == nullptr) break;
+    sub = deeper;
+    command += " " + sub->name();
   }
-  std::string text = error.what();
-  const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  const std::vector<std::string> left = extra || missing ? app.remaining(true) : std::vector<std::string>();
+  std::string text = refused.text;
+  const bool extra = refused.kind == Kind::unknown, missing = refused.kind == Kind::missing;
+  const std::vector<std::string>& left = refused.left;
   const auto option = std::ranges::find_if(left, [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
   if (option != left.end()) {  // perhaps meant as the option that is missing
     text = unknown_option(app, *sub, command, option->substr(0, option->find('=')));
   } else if (extra && !left.empty()) {
     text = fmt::format("{} takes no argument \"{}\" here", command, left[0]);
   } else if (missing && text.starts_with("--output")) {
-    text += fmt::format(", as in: {} model.onnx -o {}", command, sub->get_name() == "view" ? "report.html" : "model.octavo");
-  } else if (missing && sub != &app && !sub->get_subcommands({}).empty()) {
+    text += fmt::format(", as in: {} model.onnx -o {}", command, sub->name() == "view" ? "report.html" : "model.octavo");
+  } else if (missing && sub != &app && !sub->subcommands().empty()) {
     std::vector<std::string> names;
-    for (const CLI::App* one : sub->get_subcommands({})) names.push_back(one->get_name());
+    for (const Arguments* one : sub->subcommands()) names.push_back(one->name());
     text = fmt::format("{} takes one of {}", command, fmt::join(names, ", "));
   }
   return fmt::format("{}\n  see: {} --help", text, command);

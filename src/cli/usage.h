@@ -1,9 +1,10 @@
 // What is said of arguments that a command cannot take.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
+
+#include "cli/arguments.h"
 
 namespace octavo::cli {
 
@@ -11,9 +12,9 @@ inline constexpr std::string_view kBenchmarkApp =
     "\n  docs/from-openvino.md says what each option of benchmark_app is here, as in: octavo bench model.onnx --threads 4 "
     "--seconds 10";
 
-/// The message for arguments that CLI11 refused: the first unknown option with the nearest that the command has and the commands that do
-/// have it, a missing option with an example; else CLI11's own text.
-[[nodiscard]] std::string usage_text(const CLI::App& app, const CLI::ParseError& error);
+/// The message for arguments that were refused: the first unknown option with the nearest that the command has and the commands that do
+/// have it, a missing option with an example; else the parser's own text.
+[[nodiscard]] std::string usage_text(const Arguments& app, const Arguments::Outcome& refused);
 
 /// Whether an argument is a model or an engine by its name.
 [[nodiscard]] bool is_model_name(std::string_view argument);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,11 @@ std::vector<std::string> required_by(const region::Plan& plan) {
   std::set<std::string> all;
   for (const region::Region& r : plan.regions) all.insert(r.required.begin(), r.required.end());
   return {all.begin(), all.end()};
+}
+
+std::atomic<std::uint64_t>& load_count() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
 }
 
 std::span<const std::byte> as_bytes(const std::string& text) {
@@ -152,6 +158,10 @@ Result<Engines> Engine::load_all(const std::string& path, const Providers& provi
   return load_all(file, providers, devices);
 }
 
+std::uint64_t loads() {
+  return load_count().load(std::memory_order_relaxed);
+}
+
 bool Engine::is_outdated(const EngineFile& file, const Error& error) {
   return !file.made_by().outdated().empty() || region::is_older_version(error);
 }
@@ -174,6 +184,7 @@ Result<Engines> Engine::load_all(const std::shared_ptr<const EngineFile>& file, 
 Result<Engines> Engine::load_parts(const std::shared_ptr<const EngineFile>& file, const Providers& providers,
                                    const Devices& devices) {
   const std::string& path = file->name();
+  load_count().fetch_add(1, std::memory_order_relaxed);
   OCTAVO_TRY(const std::vector<Part> parts, file->parts());
   const std::shared_ptr<const ModelSource> model = file->model();
   Engines all;

@@ -25,6 +25,16 @@ Status fits_memory(const region::Plan& plan, std::string_view name) {
                           name, needed / (1 << 20), plan.devices[region::kHost].arena_bytes, most / (1 << 20)));
 }
 
+Result<region::Plan> plan_of(const Part& part, std::string_view name) {
+  const auto bad = [&](const std::string& fact) {
+    return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}", name, fact));
+  };
+  auto plan = region::from_json({reinterpret_cast<const char*>(part.plan.data()), part.plan.size()});
+  if (!plan) return bad("the plan section is not a valid plan: " + plan.error().message);
+  if (const Status sound = region::verify(*plan); !sound) return bad("the plan is not sound: " + sound.error().message);
+  return std::move(*plan);
+}
+
 Result<region::Plan> plan_with_constants(const Part& part, std::string_view name) {
   const auto bad = [&](const std::string& fact) {
     return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}", name, fact));

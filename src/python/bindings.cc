@@ -12,354 +12,45 @@
 
 #include "api/convert.h"
 #include "api/description.h"
-#include "base/nearest.h"
 #include "octavo/octavo.h"
 #include "python/arrays.h"
-#include "python/gpu_arrays.h"
+#include "python/describe.h"
 #include "python/options.h"
-#include "python/run_on_gpu.h"
+#include "python/run.h"
 #include "python/text.h"
 #include "python/watch.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace octavo::python {
-
-std::string path_of(const nb::object& path) {
-  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
-}
-
-/// `options` as octavo/__init__.py has checked and completed them.
-BuildOptions options_of(const nb::dict& options) {
-  BuildOptions o;
-  o.device = nb::cast<std::string>(options["device"]);
-  o.cpu = nb::cast<std::string>(options["cpu"]);
-  o.shapes = nb::cast<std::map<std::string, Shape>>(options["shapes"]);
-  for (const auto& [name, p] : nb::cast<std::map<std::string, std::vector<Shape>>>(options["profiles"]))
-    o.profiles[name] = {p.at(0), p.at(1), p.at(2)};
-  o.threads = nb::cast<int>(options["threads"]);
-  o.default_batch = nb::cast<std::int64_t>(options["default_batch"]);
-  const nb::object numpy = nb::module_::import_("numpy");
-  for (const auto& [name, array] : nb::cast<nb::dict>(options["values"])) {
-    const std::string input = nb::cast<std::string>(nb::str(name));
-    Held held;
-    held.take(numpy, input, nb::borrow(array));
-    octavo::Array& value = o.values[input];
-    value.dtype = held.view.dtype, value.shape = held.view.shape;
-    std::size_t bytes = octavo::size_of(value.dtype);
-    for (const auto d : value.shape) bytes *= static_cast<std::size_t>(d);
-    const auto* data = static_cast<const std::byte*>(held.view.data);
-    value.bytes.assign(data, data + bytes);
-  }
-  o.most_engines = nb::cast<int>(options["most_engines"]);
-  o.keep_model = nb::cast<bool>(options["keep_model"]);
-  for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
-  o.effort = nb::cast<int>(options["effort"]);
-  o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
-  o.strict_timing = nb::cast<bool>(options["strict_timing"]);
-  const nb::object calibration = options["calibration"];
-  if (nb::isinstance<nb::dict>(calibration)) {
-    for (const auto& [tensor, ends] : nb::cast<std::map<std::string, std::vector<double>>>(calibration))
-      o.ranges[tensor] = ends.size() == 1 ? symmetric_range(ends[0]) : range_between(ends.at(0), ends.at(1));
-  } else if (!calibration.is_none()) {
-    o.ranges = read_calibration(path_of(calibration));
-  }
-  o.qdq = nb::cast<std::string>(options["qdq"]);
-  o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
-  o.bindings = nb::cast<std::map<std::string, std::string>>(options["bindings"]);
-  if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);
-  if (!options["max_error"].is_none()) o.max_error = nb::cast<double>(options["max_error"]);
-  return o;
-}
-
-}  // namespace octavo::python
-
 namespace {
 
 using namespace octavo::python;
-using octavo::DType;
 using octavo::Engine;
 using octavo::Exception;
 
-/// Every name is an output's.
-void check_places(const nb::dict& places, const std::vector<octavo::TensorInfo>& results) {
-  for (const auto& [key, value] : places) {
-    const std::string name = nb::cast<std::string>(nb::str(key));
-    if (std::none_of(results.begin(), results.end(), [&](const octavo::TensorInfo& r) { return r.name == name; }))
-      bad_input("run: an array is given for output \"" + name + "\", and the model has none of that name");
-  }
-}
-
-/// What the engine writes overlaps nothing.
-void check_apart(const std::vector<octavo::TensorInfo>& inputs, const std::vector<Held>& held,
-                 const std::vector<octavo::TensorInfo>& results, const std::vector<Lent>& lent) {
-  const auto check = [](const Py_buffer& a, const std::string& name, const Py_buffer& b, const std::string& other) {
-    const auto* a0 = static_cast<const char*>(a.buf);
-    const auto* b0 = static_cast<const char*>(b.buf);
-    if (a.len > 0 && b.len > 0 && a0 < b0 + b.len && b0 < a0 + a.len)
-      bad_input("run: the array given for output \"" + name + "\" overlaps that of " + other);
-  };
-  for (std::size_t i = 0; i < lent.size(); ++i) {
-    if (!lent[i].have) continue;
-    for (std::size_t k = 0; k < held.size(); ++k)
-      check(lent[i].buffer, results[i].name, held[k].buffer, "input \"" + inputs[k].name + "\"");
-    for (std::size_t k = 0; k < i; ++k) {
-      if (lent[k].have) check(lent[i].buffer, results[i].name, lent[k].buffer, "output \"" + results[k].name + "\"");
-    }
-  }
-}
-
-nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& outputs, const nb::object& stream) {
-  const nb::object numpy = nb::module_::import_("numpy");
-  const std::vector<octavo::TensorInfo> wanted = engine.inputs();
-  const nb::dict given = by_name(inputs, wanted);
-  bool gpu = !outputs.is_none();
-  for (const auto& [name, value] : given) gpu = gpu || octavo::python::on_gpu(value);
-  if (gpu && engine.device() == "cuda") return run_on_gpu(engine, given, outputs, stream);
-  std::set<std::string> names;
-  for (const octavo::TensorInfo& w : wanted) names.insert(w.name);
-  for (const auto& [key, value] : given) {  // before what is missing: it may be a misspelled name
-    const std::string name = nb::cast<std::string>(nb::str(key));
-    if (!names.contains(name)) bad_input("run: the model has no input \"" + name + "\"" + octavo::nearest_text(names, name));
-  }
-  std::vector<Held> held(wanted.size());
-  std::map<std::string, octavo::Shape> shapes;
-  std::map<std::string, octavo::ConstView> values;
-  std::vector<const void*> in;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const octavo::TensorInfo& w = wanted[i];
-    if (!given.contains(w.name.c_str())) {
-      bad_input("run: input \"" + w.name + "\" is missing; it wants " + numpy_name(w.dtype) + " " + shape_text(w.shape));
-    }
-    Held& h = held[i];
-    h.take(numpy, w.name, given[w.name.c_str()]);
-    const bool bits = w.dtype == DType::bf16 && h.view.dtype == DType::u16;  // bfloat16 without ml_dtypes
-    if (h.view.dtype != w.dtype && !bits) {
-      bad_input("run: input \"" + w.name + "\" is " + numpy_name(h.view.dtype) + ", the model wants " + numpy_name(w.dtype) +
-                "; convert it with .astype(\"" + numpy_name(w.dtype) + "\")");
-    }
-    if (!engine.open() && h.view.shape != w.shape) {
-      bad_input("run: input \"" + w.name + "\" has shape " + shape_text(h.view.shape) + ", the engine was built for " +
-                shape_text(w.shape));
-    }
-    shapes[w.name] = h.view.shape;
-    values[w.name] = {h.view.data, w.dtype, h.view.shape};
-    in.push_back(h.view.data);
-  }
-  std::optional<Engine> bound;
-  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;  // building takes seconds
-  const std::vector<octavo::TensorInfo> results = bound->outputs();
-  const nb::dict places = outputs.is_none() ? nb::dict() : by_name(outputs, results, "outputs");
-  std::vector<Made> made(results.size());
-  std::vector<Lent> lent(results.size());
-  std::vector<void*> out;
-  nb::dict answer;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const char* name = results[i].name.c_str();
-    if (places.contains(name)) {
-      lent[i].take(numpy, results[i], places[name]);
-    } else {
-      made[i].make(numpy, results[i]);
-    }
-    out.push_back(lent[i].have ? lent[i].buffer.buf : made[i].buffer.buf);
-    answer[name] = lent[i].have ? lent[i].array : made[i].array;
-  }
-  check_places(places, results);
-  check_apart(wanted, held, results, lent);
-  {
-    const nb::gil_scoped_release release;
-    bound->run(in, out);
-  }
-  for (std::size_t i = 0; i < results.size(); ++i) {  // as many rows as the run selected
-    const octavo::Shape shape = bound->shape_of(i, out[i]);
-    if (shape == results[i].shape) continue;
-    const nb::object rows = nb::module_::import_("builtins").attr("slice")(shape[0]);
-    answer[results[i].name.c_str()] = made[i].array.attr("__getitem__")(rows);
-  }
-  return answer;
-}
-
-/// One run that counts: [{"tensor", "nodes", "nan", "infinite", "elements"}].
-nb::list nonfinite(const Engine& engine, const nb::object& inputs) {
-  const nb::object numpy = nb::module_::import_("numpy");
-  const std::vector<octavo::TensorInfo> wanted = engine.inputs();
-  const nb::dict given = by_name(inputs, wanted);
-  std::vector<Held> held(wanted.size());
-  std::map<std::string, octavo::Shape> shapes;
-  std::map<std::string, octavo::ConstView> values;
-  std::vector<const void*> in;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const octavo::TensorInfo& w = wanted[i];
-    if (!given.contains(w.name.c_str())) bad_input("nonfinite: input \"" + w.name + "\" is missing");
-    held[i].take(numpy, w.name, given[w.name.c_str()]);
-    if (held[i].view.dtype != w.dtype || (!engine.open() && held[i].view.shape != w.shape))
-      bad_input("nonfinite: input \"" + w.name + "\" is " + numpy_name(held[i].view.dtype) + " " + shape_text(held[i].view.shape) +
-                ", the engine takes " + numpy_name(w.dtype) + " " + shape_text(w.shape));
-    shapes[w.name] = held[i].view.shape;
-    values[w.name] = {held[i].view.data, w.dtype, held[i].view.shape};
-    in.push_back(held[i].view.data);
-  }
-  std::optional<Engine> bound;
-  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;
-  const std::vector<octavo::TensorInfo> results = bound->outputs();
-  std::vector<Made> made(results.size());
-  std::vector<void*> out;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    made[i].make(numpy, results[i]);
-    out.push_back(made[i].buffer.buf);
-  }
-  std::vector<octavo::NonFinite> found;
-  {
-    const nb::gil_scoped_release release;
-    octavo::Context context(*bound);
-    context.count_nonfinite();
-    context.run(in, out);
-    found = context.nonfinite();
-  }
-  nb::list answer;
-  for (const octavo::NonFinite& t : found) {
-    nb::dict d;
-    d["tensor"] = t.tensor;
-    d["nodes"] = nb::cast(t.nodes);
-    d["nan"] = t.nan;
-    d["infinite"] = t.infinite;
-    d["elements"] = t.elements;
-    answer.append(d);
-  }
-  return answer;
-}
-
-/// {"name", "dtype", "shape", "scale", "zero_point", "axis"}: scale and zero_point are a number, a list (per axis), or None.
-nb::dict describe(const octavo::TensorInfo& t) {
-  nb::dict d;
-  d["name"] = t.name;
-  d["dtype"] = numpy_name(t.dtype);
-  nb::list shape;
-  for (const auto n : t.shape) shape.append(n < 0 ? nb::none() : nb::object(nb::int_(n)));
-  d["shape"] = nb::tuple(shape);
-  d["format"] = t.format.empty() ? nb::none() : nb::object(nb::str(t.format.c_str()));
-  d["scale"] = d["zero_point"] = d["axis"] = nb::none();
-  if (const auto& q = t.quantization) {
-    if (q->axis < 0) {
-      d["scale"] = q->scale[0];
-      d["zero_point"] = q->zero_point[0];
-    } else {
-      d["scale"] = nb::cast(q->scale);
-      d["zero_point"] = nb::cast(q->zero_point);
-      d["axis"] = q->axis;
-    }
-  }
-  return d;
-}
-
-nb::dict describe(const octavo::ModelInfo& m) {
-  nb::dict d, metadata;
-  for (const auto& [key, value] : m.metadata) metadata[text_of(key)] = text_of(value);
-  d["producer_name"] = text_of(m.producer_name);
-  d["graph_name"] = text_of(m.graph_name);
-  d["domain"] = text_of(m.domain);
-  d["description"] = text_of(m.description);
-  d["graph_description"] = text_of(m.graph_description);
-  d["version"] = m.version;
-  d["metadata"] = metadata;
-  return d;
-}
-
-/// Inputs or outputs of an engine: with "symbols", the model's names of their dimensions.
-nb::list describe_bindings(const std::vector<octavo::TensorInfo>& tensors) {
-  nb::list out;
-  for (const octavo::TensorInfo& t : tensors) {
-    nb::list symbols;
-    for (std::size_t i = 0; i < t.shape.size(); ++i)
-      symbols.append(i < t.symbols.size() && !t.symbols[i].empty() ? nb::object(text_of(t.symbols[i])) : nb::none());
-    nb::dict d = describe(t);
-    d["symbols"] = nb::tuple(symbols);
-    out.append(d);
-  }
-  return out;
-}
-
-nb::list describe(const std::vector<octavo::TensorInfo>& tensors) {
-  nb::list out;
-  for (const octavo::TensorInfo& t : tensors) out.append(describe(t));
-  return out;
-}
-
-/// {"cause": "several_readers", "tensor": "x", "readers": 3}
-nb::list describe(const std::vector<octavo::LayerReason>& reasons) {
-  nb::list out;
-  for (const octavo::LayerReason& r : reasons) {
-    nb::dict d;
-    d["cause"] = r.cause;
-    for (const auto& [field, value] : r.values)
-      std::visit([&, key = field.c_str()](const auto& v) { d[key] = nb::cast(v); }, value);
-    out.append(d);
-  }
-  return out;
-}
-
-nb::list layers(const Engine& engine) {
-  nb::list out;
-  for (const octavo::LayerInfo& l : engine.layers()) {
-    nb::dict d;
-    d["name"] = l.name;
-    d["kind"] = l.kind;
-    nb::list nodes;
-    for (const std::string& n : l.onnx_nodes) nodes.append(n);
-    d["onnx_nodes"] = nodes;
-    d["inputs"] = describe(l.inputs);
-    d["outputs"] = describe(l.outputs);
-    d["tactic"] = l.tactic;
-    d["precision"] = l.precision;
-    d["reason"] = l.reason;
-    d["reasons"] = describe(l.reasons);
-    nb::list alternatives;
-    for (const auto& a : l.alternatives) {
-      nb::dict other;
-      other["tactic"] = a.tactic;
-      other["reason"] = a.reason;
-      other["reasons"] = describe(a.reasons);
-      other["seconds"] = a.seconds < 0 ? nb::none() : nb::object(nb::float_(a.seconds));
-      other["estimate"] = a.estimate < 0 ? nb::none() : nb::object(nb::float_(a.estimate));
-      alternatives.append(other);
-    }
-    d["alternatives"] = alternatives;
-    out.append(d);
-  }
-  return out;
+/// Ranges in a dict are written by hand.
+octavo::BuildOptions build_options_of(const nb::dict& given) {
+  octavo::BuildOptions options = options_of(given);
+  options.ranges_by_hand = nb::isinstance<nb::dict>(given["calibration"]);
+  return options;
 }
 
 Engine build_file(const std::string& path, const nb::dict& given) {
-  const octavo::BuildOptions options = options_of(given);
+  const octavo::BuildOptions options = build_options_of(given);
   return Watch(given["progress"]).over([&] { return Engine::build(path, options); });
 }
 
 Engine build_bytes(const nb::bytes& model, const nb::dict& given, const std::string& folder) {
-  const octavo::BuildOptions options = options_of(given);
+  const octavo::BuildOptions options = build_options_of(given);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
   return Watch(given["progress"]).over([&] { return Engine::build(bytes, options, folder); });
 }
 
 nb::dict model_info(const nb::bytes& model) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
-  return describe(octavo::api::described(octavo::api::take(octavo::onnx::description_of(bytes))).info);
-}
-
-nb::list findings(const std::vector<octavo::Finding>& found) {
-  nb::list out;
-  for (const octavo::Finding& f : found) {
-    nb::dict d;
-    d["severity"] = f.error ? "error" : "warning";
-    d["rule"] = f.rule;
-    d["tensor"] = text_of(f.tensor);
-    nb::list nodes;
-    for (const std::string& node : f.nodes) nodes.append(text_of(node));
-    d["nodes"] = nodes;
-    d["text"] = text_of(f.text);
-    out.append(d);
-  }
-  return out;
+  const octavo::onnx::Parsed parsed = octavo::api::take(octavo::onnx::Parsed::bytes(bytes, ""));
+  return describe(octavo::api::described(octavo::onnx::description_of(parsed)).info);
 }
 
 nb::list doctor_file(const std::string& path, const std::string& calibration, const std::string& minmax) {
@@ -608,4 +299,5 @@ NB_MODULE(_octavo, m) {
   m.def("_doctor_file", &doctor_file);
   m.def("_doctor_bytes", &doctor_bytes);
   add_tools(m);
+  add_quantize(m);
 }

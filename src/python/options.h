@@ -14,5 +14,7 @@ namespace octavo::python {
 
 /// check, bench, profile, preprocess and the command, for the module.
 void add_tools(nanobind::module_& m);
+/// What octavo.quantize calls.
+void add_quantize(nanobind::module_& m);
 
 }  // namespace octavo::python

@@ -9,18 +9,19 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "api/build_options.h"
 #include "api/check.h"
 #include "api/convert.h"
+#include "api/session.h"
 #include "base/nearest.h"
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 #include "cli/file.h"
-#include "cli/image.h"
-#include "cli/recipe.h"
-#include "cli/view_page.h"
-#include "onnx/model/tensor_uses.h"
+#include "cli/inputs/image.h"
+#include "cli/inputs/recipe.h"
+#include "cli/outputs/view_page.h"
 #include "python/arrays.h"
 #include "python/options.h"
 #include "python/watch.h"
@@ -202,8 +203,10 @@ std::string view_document(const nb::object& model, const nb::dict& given_options
   }
   Watch watch(given_options["progress"]);
   return watch.over([&] {
-    const api::Built built = take(is_bytes ? api::build_bytes(bytes, pipeline) : api::build_file(path, pipeline));
-    const onnx::GraphNodes nodes = take(is_bytes ? onnx::nodes_of_bytes(bytes, "the model") : onnx::nodes_of_file(path));
+    const auto session = take(is_bytes ? api::Session::of(bytes, "", "the model") : api::Session::open(path));
+    onnx::LateValues none;
+    const api::Built built = take(session->build(pipeline, none));
+    const onnx::GraphNodes nodes = session->nodes();
     cli::ViewExtras extras;
     extras.built = &built;
     extras.nodes = &nodes;
@@ -290,10 +293,6 @@ void add_tools(nb::module_& m) {
   });
   m.def("_nearest", [](const std::vector<std::string>& names, const std::string& wanted) {
     return nearest_text({names.begin(), names.end()}, wanted);
-  });
-  m.def("_tensor_names_file", [](const std::string& path) { return take(onnx::tensor_names(path)); });
-  m.def("_tensor_names_bytes", [](const nb::bytes& model) {
-    return take(onnx::tensor_names(std::span(reinterpret_cast<const std::byte*>(model.c_str()), model.size())));
   });
   m.def("_main", [](const std::vector<std::string>& arguments) {
     std::vector<const char*> argv{"octavo"};

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,10 +22,10 @@ class Watch {
  public:
   explicit Watch(nb::object progress) : progress_(std::move(progress)) {}
 
-  /// `work`, without the GIL.
+  /// `work`, without the GIL. `now`: the present step, where the work does not say it by begin_step.
   template <class Work>
-  auto over(const Work& work) {
-    const TaskScope task([this](std::string_view step) { return wanted(step); });
+  auto over(const Work& work, const std::function<std::string()>& now = {}) {
+    const TaskScope task([this, &now](std::string_view step) { return wanted(now ? now() : std::string(step)); });
     try {
       const nb::gil_scoped_release release;
       return work();

@@ -6,18 +6,18 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "onnx/import/import.h"
-#include "quantize/data.h"
-#include "quantize/equalize.h"
-#include "quantize/fit.h"
-#include "quantize/ranges.h"
-#include "quantize/search.h"
-#include "quantize/statistics.h"
+#include "quantize/correction/equalize.h"
+#include "quantize/correction/fit.h"
+#include "quantize/data/data.h"
+#include "quantize/data/statistics.h"
+#include "quantize/metrics/output_error.h"
+#include "quantize/ranges/ranges.h"
+#include "quantize/search/search.h"
 
 namespace octavo::quantize {
 
@@ -104,7 +104,7 @@ struct Outcome {
   std::vector<TensorRange> tensors;        ///< in the order of the graph
   std::vector<std::string> without_range;  ///< tensors that were never anything but 0, or no number
   std::vector<LayerResult> layers;
-  std::vector<std::byte> model;        ///< with pairs; Options::float_model: the float model
+  std::optional<onnx::Parsed> model;   ///< with pairs; Options::float_model: the float model. onnx::model_bytes writes it
   std::vector<std::string> equalized;  ///< tensors whose channels got factors
   std::vector<std::string> warnings;
   std::vector<OutputError> outputs;       ///< on the data, when measured
@@ -123,10 +123,10 @@ struct Outcome {
   [[nodiscard]] std::string report() const;
 };
 
-/// `bytes`: a float ONNX model; `folder`: where its external data lies. The same arguments give the same outcome on any number of
-/// threads. Errors: those of import and planning; usage for a model that has Q/DQ pairs, or without anything to quantize; bad_input for
-/// data that does not fit or holds NaN.
-[[nodiscard]] Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data,
+/// `parsed`: a float ONNX model, and `model`: the same, imported as `options.import` says. The same arguments give the same outcome on any
+/// number of threads. Whoever watches the calling thread (base/task.h) can stop it. Errors: those of import and planning; usage for a model
+/// that has Q/DQ pairs, or without anything to quantize; bad_input for data that does not fit or holds NaN.
+[[nodiscard]] Result<Outcome> quantize(const onnx::Parsed& parsed, const onnx::Model& model, const Data& data,
                                        const Options& options);
 
 }  // namespace octavo::quantize

@@ -1,7 +1,7 @@
 // The plan as one JSON document (docs/schema.md), for those who add to it before it is written.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

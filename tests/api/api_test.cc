@@ -286,7 +286,8 @@ TEST(Api, ErrorsHaveKindAndText) {
   check(thrown([&] { (void)Engine::build(kQdq, o); }), Exception::Kind::usage, "no-such-rule");
   o = {};
   o.shapes = {{"picture", shape(1)}};
-  check(thrown([&] { (void)Engine::build(kQdq, o); }), Exception::Kind::usage, "no input \"picture\"; its inputs are \"image\"");
+  check(thrown([&] { (void)Engine::build(kQdq, o); }), Exception::Kind::usage,
+        "input \"picture\", but the model has no such input; its inputs: \"image\"");
   const std::string garbage = "garbage, not a model";
   EXPECT_EQ(thrown([&] { (void)Engine::build(std::as_bytes(std::span(garbage))); }).kind(), Exception::Kind::bad_model);
 

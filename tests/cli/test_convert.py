@@ -150,7 +150,7 @@ def test_errors(tmp_path):
     (tmp_path / "zero").write_text("TRT-1-X\r\nx: 0")
     to, back = ("--to-table", "none"), ("--qdq-model", "none")
     for args, code, text in [(("q.onnx",), 2, "--to-table"), (("q.onnx", *to, "--header", "8510"), 2, "VERSION-ALGORITHM"),
-                             (("ghost.onnx", *to), 7, "ghost.onnx"), (("t", *to), 3, "not a whole ONNX model"),
+                             (("ghost.onnx", *to), 7, "ghost.onnx"), (("t", *to), 3, "it is a TensorRT calibration table, not an ONNX model"),
                              (("f.onnx", *to), 2, "no quantized activations"), (("axis.onnx", *to), 3, "axis 7"),
                              (("codes.onnx", *to), 4, "cast"),
                              (("old.onnx", "--from-table", "t", *back), 4, "opset 6"), (("f.onnx", "--from-table", "bad", *back), 5, "line 2"),

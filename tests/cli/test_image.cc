@@ -7,7 +7,7 @@
 #include <random>
 
 #include "cli/file.h"
-#include "cli/image.h"
+#include "cli/inputs/image.h"
 
 namespace octavo::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "cli/npy.h"
+#include "cli/inputs/npy.h"
 
 namespace octavo::cli {
 namespace {

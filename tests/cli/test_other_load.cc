@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "cli/other_load.h"
+#include "cli/commands/other_load.h"
 
 namespace octavo::cli {
 namespace {

@@ -52,7 +52,7 @@ TEST(Unsupported, BeforeAnyShapeIsKnown) {
   expect_error(b, ErrorKind::unsupported,
                "1 of 2 nodes cannot be compiled:\n  TfIdfVectorizer (opset 17), node \"first\", index 0: not");
   const std::string bytes = b.proto.SerializeAsString();
-  const Status told = check_bytes(std::as_bytes(std::span(bytes)));
+  const Status told = check_model(*Parsed::bytes(std::as_bytes(std::span(bytes)), ""));
   ASSERT_FALSE(told);
   EXPECT_NE(told.error().message.find("node \"first\""), std::string::npos) << told.error().message;
 
@@ -61,7 +61,7 @@ TEST(Unsupported, BeforeAnyShapeIsKnown) {
   good.node("Relu", {"x"}, {"y"});
   expect_error(good, ErrorKind::usage, "--shapes");
   const std::string fine = good.proto.SerializeAsString();
-  EXPECT_TRUE(check_bytes(std::as_bytes(std::span(fine))));
+  EXPECT_TRUE(check_model(*Parsed::bytes(std::as_bytes(std::span(fine)), "")));
 }
 
 TEST(Unsupported, ListsTenAndCountsTheRest) {

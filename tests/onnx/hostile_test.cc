@@ -54,7 +54,9 @@ struct Progress {
 std::string judge(const std::string& bytes, Progress& p) {
   const auto m = import_bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, {}, "");
   ++(m ? p.imported : p.refused);
-  (void)diagnose_bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, "");  // on whatever import refuses too
+  // On whatever import refuses too.
+  if (const auto parsed = Parsed::bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, ""))
+    (void)diagnose(*parsed);
   if (m) {
     const auto status = ir::verify(m->graph);
     return status ? "" : "the imported graph is not valid: " + status.error().message;

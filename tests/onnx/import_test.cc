@@ -107,7 +107,7 @@ TEST(Import, InitializersListedAsInputsAreConstants) {
 
 TEST(Shapes, ListsSymbolicInputsWithoutImporting) {
   const std::string bytes = relu_of({-1, 3, -2, -9}).bytes();
-  const auto inputs = inputs_of({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+  const auto inputs = inputs_of(*Parsed::bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, ""));
   ASSERT_TRUE(inputs);
   ASSERT_EQ(inputs->size(), 1U);
   const InputInfo& x = inputs->front();

@@ -184,7 +184,7 @@ def test_save_and_load(engine, tmp_path):
     (lambda e: octavo.build(b"garbage, not a model"), octavo.ModelError, "."),
     (lambda e: octavo.build(QDQ, device="tpu"), octavo.UsageError, "known are"),
     (lambda e: octavo.build(QDQ, threads=0), octavo.UsageError, "threads=0"),
-    (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'no input "x"'),
+    (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'input "x", but the model has no such input'),
     (lambda e: octavo.build(QDQ, disable=["nothing-real"], default_batch=1), octavo.UsageError, "nothing-real"),
     (lambda e: octavo.build(QDQ, fast=True), TypeError, "unexpected keyword argument 'fast'"),
     (lambda e: octavo.build(QDQ, disable="abc"), TypeError, "list of names"),

@@ -1,6 +1,12 @@
 """octavo.quantize: the same model as the command makes, from arrays."""
 import json
+import os
 import pathlib
+import signal
+import subprocess
+import tempfile
+import threading
+import time
 
 import numpy as np
 import onnx
@@ -125,3 +131,67 @@ def test_warnings_of_the_report_are_python_warnings(recwarn):
     made = octavo.quantize(MODEL, samples(3), threads=1, measure=False)
     said = [str(w.message) for w in recwarn if str(w.message).startswith("quantize: ")]
     assert made.report["warnings"] and said == [f"quantize: {text}" for text in made.report["warnings"]]
+
+
+def test_progress_is_told_and_can_cancel():
+    steps = []
+    made = octavo.quantize(MODEL, samples(), threads=2, progress=steps.append)
+    assert steps and all(isinstance(step, str) and step for step in steps) and steps[0] == "reading the model"
+    assert made.model == octavo.quantize(MODEL, samples(), threads=2).model
+    with pytest.raises(octavo.CancelledError):
+        octavo.quantize(MODEL, samples(), threads=2, progress=lambda step: False)
+    with pytest.raises(ZeroDivisionError):
+        octavo.quantize(MODEL, samples(), threads=2, progress=lambda step: 1 // 0)
+
+
+def test_ctrl_c_ends_it_soon():
+    """Samples and fits that take minutes: the signal comes at the first step that is told."""
+    pressed = []
+
+    def press(step):
+        if not pressed:
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    rng = np.random.default_rng(1)
+    with pytest.raises(KeyboardInterrupt):
+        octavo.quantize(MODEL, (rng.random((64, 1, 16, 16), np.float32) for _ in range(100)), threads=2, progress=press)
+    assert time.monotonic() - pressed[0] < 5
+
+
+def test_it_works_in_this_process_without_files_and_other_threads_go_on(monkeypatch, tmp_path):
+    def forbidden(*_, **__):
+        raise AssertionError("neither a process nor a file")
+
+    monkeypatch.setattr(subprocess, "Popen", forbidden)
+    monkeypatch.setattr(tempfile, "mkstemp", forbidden)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "no such folder"))
+    turns, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            turns[0] += 1
+            time.sleep(0.001)
+
+    other = threading.Thread(target=count)
+    other.start()
+    before = turns[0]
+    start = time.monotonic()
+    octavo.quantize(MODEL, samples(), threads=1)
+    seconds, counted = time.monotonic() - start, turns[0] - before
+    done.set()
+    other.join()
+    assert counted > 20 * seconds, (counted, seconds)
+
+
+def test_labels_and_options_that_do_not_fit_are_said():
+    for labels, text in (([1, 2], "2 for 12 samples"), ([1] * 11 + [77], "sample 11 has class 77, the network knows 0 to 9")):
+        with pytest.raises(octavo.InputError, match=text):
+            octavo.quantize(MODEL, samples(), labels=labels, max_drop=0.5)
+    for options, text in (({"weights": "magic"}, "known are minmax, mse"), ({"activations": "magic"}, "known are asymmetric, symmetric"),
+                          ({"method": "magic"}, "known are best, minmax"), ({"placement": "magic"}, "placement"), ({"threads": 0}, "at least 1"),
+                          ({"max_drop": 7.0, "labels": [0] * 12}, "share of the samples"), ({"shapes": {"imag": (1, 1, 16, 16)}}, "no such input")):
+        with pytest.raises(octavo.UsageError, match=text):
+            octavo.quantize(MODEL, samples(), **options)
+    right = octavo.quantize(MODEL, samples(), threads=2, labels=[0] * 12, max_drop=1.0)
+    assert right.report["search"]

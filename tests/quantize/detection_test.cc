@@ -1,5 +1,5 @@
 // COCO's average precision, case by case; whole heads are compared with pycocotools in tests/cli/test_metrics.py.
-#include "quantize/detection.h"
+#include "quantize/detection/detection.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // Rows of layers, the linear algebra, and weights fitted to data.
-#include "quantize/fit.h"
+#include "quantize/correction/fit.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "quantize/linear.h"
-#include "quantize/patches.h"
+#include "quantize/correction/linear.h"
+#include "quantize/data/patches.h"
 
 namespace octavo::quantize {
 namespace {

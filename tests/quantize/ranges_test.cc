@@ -1,5 +1,5 @@
 // Histograms that do not depend on order, and the ranges that are chosen from them.
-#include "quantize/ranges.h"
+#include "quantize/ranges/ranges.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "quantize/histogram.h"
+#include "quantize/data/histogram.h"
 
 namespace octavo::quantize {
 namespace {

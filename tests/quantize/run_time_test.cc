@@ -1,5 +1,5 @@
 // What the planner thinks of networks with layers in bfloat16, where a kernel for it exists and where none does.
-#include "quantize/run_time.h"
+#include "quantize/search/run_time.h"
 
 #include <gtest/gtest.h>
 

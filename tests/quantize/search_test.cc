@@ -1,5 +1,5 @@
 // The search of precisions on networks that exist in arithmetic only: noises add up, and so do times.
-#include "quantize/search.h"
+#include "quantize/search/search.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -135,7 +135,9 @@ int print(const std::string& path) {
 }
 
 int inputs(const std::string& path) {
-  const auto list = onnx::inputs_of_file(path);
+  const auto parsed = onnx::Parsed::file(path);
+  if (!parsed) return report(parsed.error());
+  const auto list = onnx::inputs_of(*parsed);
   if (!list) return report(list.error());
   for (const onnx::InputInfo& info : *list)
     std::cout << info.name << "\t" << ir::name_of(info.dtype) << "\t" << info.shape_text() << "\n";

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <new>
 
-#include "onnx/import/functions.h"
 #include "onnx/import/importer.h"
 #include "onnx/model/model_view.h"
 
@@ -141,13 +139,12 @@ void diagnose_scales(const ModelView& m, const Report& report) {
   }
 }
 
-namespace {
-
-Result<Diagnosis> diagnose(pb::ModelProto& model, const std::string& folder, const DiagnoseOptions& options) {
+Result<Diagnosis> diagnose(const Parsed& parsed, const DiagnoseOptions& options) {
   Diagnosis out;
   try {
-    OCTAVO_CHECK(inline_functions(model));
-    const ModelView m(model, folder);
+    std::optional<pb::ModelProto> copy;
+    OCTAVO_TRY(const pb::ModelProto* model, without_functions(parsed.parts().model, copy));
+    const ModelView m(*model, parsed.parts().constants, parsed.folder());
     for (int i = 0; i < m.graph().node_size(); ++i) out.nodes.push_back({m.name_of(i), m.graph().node(i).op_type()});
     const Report report = [&](Finding f) { out.findings.push_back(std::move(f)); };
     diagnose_scales(m, report);
@@ -160,21 +157,6 @@ Result<Diagnosis> diagnose(pb::ModelProto& model, const std::string& folder, con
   std::stable_sort(out.findings.begin(), out.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
   return out;
-}
-
-}  // namespace
-
-Result<Diagnosis> diagnose_bytes(std::span<const std::byte> bytes, const std::string& folder, const DiagnoseOptions& options) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, "the model", model));
-  return diagnose(model, folder, options);
-}
-
-Result<Diagnosis> diagnose_file(const std::string& path, const DiagnoseOptions& options) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model_file(path, "the model", model));
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return diagnose(model, parent.empty() ? "." : parent.string(), options);
 }
 
 }  // namespace octavo::onnx

@@ -2,14 +2,13 @@
 // that import refuses are diagnosed too (docs/doctor.md).
 #pragma once
 
-#include <cstddef>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/quantizer.h"
+#include "onnx/model/parsed.h"
 
 namespace octavo::onnx {
 
@@ -43,9 +42,7 @@ struct DiagnoseOptions {
 /// Scales that are not positive, not finite or denormal; scales that do not fit their axis; int32 biases and accumulators that
 /// overflow; biases shared by operators of different scale; weights outside of what their codes can hold; scales along an axis that
 /// looks wrong; and of a table: unusable, saturating, and entropy ranges that are min-max. Nodes that no output needs are left out;
-/// so are the insides of branches (If, Loop). Never throws, whatever the bytes. Errors: io, bad_model for what is no ONNX file.
-[[nodiscard]] Result<Diagnosis> diagnose_file(const std::string& path, const DiagnoseOptions& options = {});
-[[nodiscard]] Result<Diagnosis> diagnose_bytes(std::span<const std::byte> bytes, const std::string& folder,
-                                               const DiagnoseOptions& options = {});
+/// so are the insides of branches (If, Loop). Never throws, whatever the model. Errors: bad_model.
+[[nodiscard]] Result<Diagnosis> diagnose(const Parsed& model, const DiagnoseOptions& options = {});
 
 }  // namespace octavo::onnx

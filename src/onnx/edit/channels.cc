@@ -252,7 +252,7 @@ class Changer {
   void normalize(int index, const Values& factor) {
     for (const int slot : {1, 2}) {
       const std::string old = m_.graph().node(index).input(slot);
-      ir::Tensor value = *m_.constant(old);
+      ir::Tensor value = m_.constant(old)->clone();
       const auto v = value.mutable_data<float>();
       for (std::size_t c = 0; c < v.size(); ++c) v[c] = static_cast<float>(static_cast<double>(v[c]) * factor[c]);
       const std::string name = m_.fresh(old + "_equalized");
@@ -301,7 +301,7 @@ class Changer {
     const auto added = offset_.find(l.output), taken = offset_.find(l.input);
     const auto count = static_cast<std::size_t>(channels_out(l));
     Values bias(count, 0.0);  // what is added to the results, which are multiplied already
-    ir::Tensor w = l.weight_values;
+    ir::Tensor w = l.weight_values.clone();
     const auto v = w.mutable_data<float>();
     for (std::size_t i = 0; i < v.size(); ++i) {
       const auto [o, c] = channels_of(l, static_cast<std::int64_t>(i));

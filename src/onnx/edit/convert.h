@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "ir/quantizer.h"
+#include "onnx/model/parsed.h"
 
 namespace octavo::onnx {
 
@@ -35,10 +36,10 @@ struct PairResult {
 /// `usage`.
 [[nodiscard]] Result<PairResult> from_table(Editor& model, const ir::Ranges& ranges, const std::string& placement);
 
-/// The same on files; `float_path` empty: the model without pairs is not written. Nothing is written unless all of it succeeds.
-[[nodiscard]] Result<TableResult> table_of_file(const std::string& path, bool approximate, const std::string& float_path);
-[[nodiscard]] Result<PairResult> pairs_into_file(const std::string& path, const ir::Ranges& ranges, const std::string& placement,
-                                                 const std::string& qdq_path);
+/// The same from a model to a file; `float_path` empty: the model without pairs is not written. Nothing is written unless all of it succeeds.
+[[nodiscard]] Result<TableResult> table_of(const Parsed& parsed, bool approximate, const std::string& float_path);
+[[nodiscard]] Result<PairResult> pairs_into(const Parsed& parsed, const ir::Ranges& ranges, const std::string& placement,
+                                            const std::string& qdq_path);
 
 /// Readers of a tensor that another pair of it is put before.
 struct SharedPair {
@@ -69,6 +70,6 @@ struct EditedPairs {
 };
 /// Adds, shares, moves and drops pairs, in that order, and writes the model to `out`; weights keep theirs, a moved pair its scale
 /// and zero point. Errors: `usage` for a name that is no such node; `unsupported` for an addition below opset 13.
-[[nodiscard]] Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits& edits, const std::string& out);
+[[nodiscard]] Result<EditedPairs> edit_pairs(const Parsed& parsed, const PairEdits& edits, const std::string& out);
 
 }  // namespace octavo::onnx

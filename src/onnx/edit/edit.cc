@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
+#include <span>
 
-#include "base/read_file.h"
 #include "base/write_file.h"
-#include "onnx/import/import.h"
+#include "onnx/model/held.h"
 #include "onnx/model/tensor_proto.h"
 
 namespace octavo::onnx {
@@ -25,23 +23,23 @@ std::int32_t type_of(ir::DType t) {
 
 }  // namespace
 
-Result<Editor> Editor::open(const std::string& path) {
-  OCTAVO_TRY(const auto bytes, read_file(path, "model"));
-  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, std::filesystem::path(path).parent_path().string(),
-               path);
-}
-
-Result<Editor> Editor::parse(std::string_view bytes, const std::string& folder, const std::string& path) {
+Result<Editor> Editor::open(const Parsed& parsed) {
+  const std::string& folder = parsed.folder();
   Editor e;
-  if (bytes.size() > std::numeric_limits<int>::max() || !e.model_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
-      !e.model_.has_graph())
-    return fail(ErrorKind::bad_model, fmt::format("reading {}: not a whole ONNX model", path));
+  e.model_ = parsed.parts().model;
+  e.large_ = parsed.parts().constants;
+  e.name_ = parsed.name();
+  e.folder_ = folder;
   for (pb::TensorProto& t : *e.graph().mutable_initializer()) {
+    if (const auto large = e.large_.find(t.name()); large != e.large_.end()) {
+      e.constants_[t.name()] = large->second;
+      continue;
+    }
     OCTAVO_TRY(auto value, read_tensor(t, folder));
     if (t.data_location() == pb::TensorProto::EXTERNAL) {
       t.clear_external_data();
       t.clear_data_location();
-      t.set_raw_data(value.bytes().data(), value.bytes().size());
+      e.put(t, value);
     }
     e.constants_[t.name()] = std::move(value);
   }
@@ -51,7 +49,7 @@ Result<Editor> Editor::parse(std::string_view bytes, const std::string& folder, 
         return fail(ErrorKind::unsupported,
                     fmt::format("editing {}: node \"{}\" ({}) has a subgraph, which may read any tensor\n  take the branch "
                                 "out of the model first",
-                                path, n.name(), n.op_type()));
+                                parsed.name(), n.name(), n.op_type()));
       }
     }
     if (n.op_type() != "Constant" || n.output_size() != 1) continue;
@@ -64,16 +62,24 @@ Result<Editor> Editor::parse(std::string_view bytes, const std::string& folder, 
   return e;
 }
 
-Result<std::string> Editor::bytes() const {
-  std::string bytes;
-  if (!model_.SerializeToString(&bytes)) return fail(ErrorKind::io, "the model does not fit into one protobuf message (2 GiB)");
-  return bytes;
+Parsed Editor::parsed() && {
+  auto parts = std::make_shared<ParsedParts>();
+  parts->model.Swap(&model_);
+  parts->constants = std::move(large_);
+  parts->name = name_;
+  parts->folder = folder_;
+  constants_.clear();
+  return Parsed(std::move(parts));
+}
+
+Result<std::vector<std::byte>> Editor::bytes() const {
+  return bytes_of(model_, large_);
 }
 
 Status Editor::save(const std::string& path) const {
-  const auto text = bytes();
-  if (!text) return fail(text.error().kind, fmt::format("writing {}: {}", path, text.error().message));
-  return write_file(path, *text, "model");
+  const auto written = bytes();
+  if (!written) return fail(written.error().kind, fmt::format("writing {}: {}", path, written.error().message));
+  return write_file(path, std::span<const std::byte>(*written), "model");
 }
 
 void Editor::set_opset(std::int64_t version) {
@@ -102,6 +108,7 @@ const ir::Tensor* Editor::constant(const std::string& name) const {
 
 void Editor::set_constant(const std::string& name, const ir::Tensor& value) {
   constants_[name] = value;
+  large_.erase(name);
   pb::TensorProto* t = nullptr;
   for (pb::TensorProto& have : *graph().mutable_initializer()) {
     if (have.name() == name) t = &have;
@@ -111,7 +118,13 @@ void Editor::set_constant(const std::string& name, const ir::Tensor& value) {
   t->set_name(name);
   t->set_data_type(type_of(value.dtype()));
   for (const auto d : value.shape()) t->add_dims(d);
-  t->set_raw_data(value.bytes().data(), value.bytes().size());
+  put(*t, value);
+}
+
+void Editor::put(pb::TensorProto& t, const ir::Tensor& value) {
+  const bool large = value.bytes().size() >= kLargeConstant && !is_small(value.dtype());
+  if (large) large_.insert_or_assign(t.name(), value);
+  t.set_raw_data(value.bytes().data(), large ? 0 : value.bytes().size());
 }
 
 void Editor::rename_uses(const std::string& from, const std::string& to) {
@@ -133,6 +146,7 @@ void Editor::remove_nodes(const std::set<int>& nodes) {
   for (int i = initializers.size(); i-- > 0;) {
     if (used.contains(initializers.Get(i).name())) continue;
     removed.insert(initializers.Get(i).name());
+    large_.erase(initializers.Get(i).name());
     initializers.DeleteSubrange(i, 1);
   }
   auto& inputs = *graph().mutable_input();  // files before IR version 4 list initializers as inputs, too

@@ -5,23 +5,22 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/tensor.h"
-#include "onnx/model/schema.h"
+#include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
 
 /// One model, its top-level graph. Not for models whose subgraphs read the edited tensors (If, Loop): `open` refuses those. Data
-/// that the file keeps outside of itself is read in: what is saved is one file.
+/// that the file keeps outside of itself is read in: what is saved is one file. Large constants are shared with what it was opened from.
 class Editor {
  public:
-  [[nodiscard]] static Result<Editor> open(const std::string& path);
-  /// The same from bytes; `what` names them in messages, `folder` holds external data.
-  [[nodiscard]] static Result<Editor> parse(std::string_view bytes, const std::string& folder, const std::string& what);
-  [[nodiscard]] Result<std::string> bytes() const;
+  [[nodiscard]] static Result<Editor> open(const Parsed& model);
+  /// The model as it is now, to be imported or opened again without being written. Nothing is left here.
+  [[nodiscard]] Parsed parsed() &&;
+  [[nodiscard]] Result<std::vector<std::byte>> bytes() const;
   /// A temporary file beside `path`, then renamed: an existing file survives any failure.
   [[nodiscard]] Status save(const std::string& path) const;
 
@@ -45,8 +44,13 @@ class Editor {
   [[nodiscard]] std::string fresh(const std::string& wish) const;  ///< a tensor or node name that is not in use
 
  private:
+  /// The bytes of an initializer: into the message, or beside it.
+  void put(pb::TensorProto& t, const ir::Tensor& value);
+
   pb::ModelProto model_;
-  std::map<std::string, ir::Tensor> constants_;
+  Constants large_;                              ///< initializers whose bytes are not in the message
+  std::map<std::string, ir::Tensor> constants_;  ///< all, and those of Constant nodes
+  std::string name_, folder_;
 };
 
 struct AddedPair;

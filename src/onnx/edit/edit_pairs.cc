@@ -63,8 +63,8 @@ Result<bool> move_pair(Editor& model, const Names& by_name, const Names& produce
 
 }  // namespace
 
-Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits& edits, const std::string& out) {
-  OCTAVO_TRY(Editor model, Editor::open(path));
+Result<EditedPairs> edit_pairs(const Parsed& parsed, const PairEdits& edits, const std::string& out) {
+  OCTAVO_TRY(Editor model, Editor::open(parsed));
   Names by_name, producer;
   for (int i = 0; i < model.graph().node_size(); ++i) {
     by_name[model.node_name(i)] = i;
@@ -94,13 +94,15 @@ Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits&
   std::map<std::string, std::string> instead;
   for (const std::string& name : edits.drop) {
     const auto at = by_name.find(name);
-    if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: no node \"{}\"", path, name));
+    if (at == by_name.end())
+      return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: no node \"{}\"", parsed.name(), name));
     const auto& n = model.graph().node(at->second);
     if (n.op_type() == "QuantizeLinear") quantizers.insert(at->second);
     if (n.op_type() != "DequantizeLinear") continue;
     const auto q = producer.find(n.input(0));
     if (q == producer.end() || model.graph().node(q->second).op_type() != "QuantizeLinear")
-      return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: \"{}\" is not behind a QuantizeLinear", path, name));
+      return fail(ErrorKind::usage,
+                  fmt::format("dropping pairs of {}: \"{}\" is not behind a QuantizeLinear", parsed.name(), name));
     instead[n.output(0)] = model.graph().node(q->second).input(0);
     gone.insert(at->second);
     ++done.dropped;

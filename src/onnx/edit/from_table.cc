@@ -277,9 +277,9 @@ Result<std::vector<std::string>> add_pairs(Editor& model, const std::vector<Adde
   return not_found;
 }
 
-Result<PairResult> pairs_into_file(const std::string& path, const ir::Ranges& ranges, const std::string& placement,
-                                   const std::string& qdq_path) {
-  OCTAVO_TRY(auto model, Editor::open(path));
+Result<PairResult> pairs_into(const Parsed& parsed, const ir::Ranges& ranges, const std::string& placement,
+                              const std::string& qdq_path) {
+  OCTAVO_TRY(auto model, Editor::open(parsed));
   OCTAVO_TRY(auto result, from_table(model, ranges, placement));
   if (result.pairs > 0) OCTAVO_CHECK(model.save(qdq_path));
   return result;

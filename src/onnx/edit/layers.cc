@@ -45,15 +45,17 @@ int producer_of(const Editor& model, const std::string& tensor) {
 
 }  // namespace
 
-Result<std::shared_ptr<Editor>> open_model(std::span<const std::byte> bytes, const std::string& folder, const std::string& what) {
-  OCTAVO_TRY(auto model, Editor::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, folder, what));
-  return std::make_shared<Editor>(std::move(model));
+Result<std::shared_ptr<Editor>> open_model(const Parsed& model) {
+  OCTAVO_TRY(Editor editor, Editor::open(model));
+  return std::make_shared<Editor>(std::move(editor));
 }
 
-Result<std::vector<std::byte>> model_bytes(const Editor& model) {
-  OCTAVO_TRY(const std::string text, model.bytes());
-  const auto span = std::as_bytes(std::span(text.data(), text.size()));
-  return std::vector<std::byte>(span.begin(), span.end());
+Parsed parsed_of(Editor&& model) {
+  return std::move(model).parsed();
+}
+
+Result<std::vector<std::byte>> model_bytes(const Parsed& model) {
+  return bytes_of(model.parts().model, model.parts().constants);
 }
 
 void set_metadata(Editor& model, const std::string& key, const std::string& text) {

@@ -6,23 +6,24 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
+#include "onnx/model/parsed.h"
 
 namespace octavo::onnx {
 
 class Editor;
 
-/// A file opened for editing. `bytes`: a whole ONNX model; `folder`: where its external data lies; `what`: for messages.
-[[nodiscard]] Result<std::shared_ptr<Editor>> open_model(std::span<const std::byte> bytes, const std::string& folder,
-                                                         const std::string& what);
-/// The model as it is now, in one file.
-[[nodiscard]] Result<std::vector<std::byte>> model_bytes(const Editor& model);
+/// A model opened for editing.
+[[nodiscard]] Result<std::shared_ptr<Editor>> open_model(const Parsed& model);
+/// Editor::parsed.
+[[nodiscard]] Parsed parsed_of(Editor&& model);
+/// The model in one file.
+[[nodiscard]] Result<std::vector<std::byte>> model_bytes(const Parsed& model);
 
 /// What the model says of itself by a key (metadata_props).
 void set_metadata(Editor& model, const std::string& key, const std::string& text);

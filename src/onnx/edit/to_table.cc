@@ -306,8 +306,8 @@ Result<TableResult> to_table(Editor& model, bool approximate) {
   return Remover(model, approximate).run();
 }
 
-Result<TableResult> table_of_file(const std::string& path, bool approximate, const std::string& float_path) {
-  OCTAVO_TRY(auto model, Editor::open(path));
+Result<TableResult> table_of(const Parsed& parsed, bool approximate, const std::string& float_path) {
+  OCTAVO_TRY(auto model, Editor::open(parsed));
   OCTAVO_TRY(auto result, to_table(model, approximate));
   if (!float_path.empty() && !result.scales.empty()) OCTAVO_CHECK(model.save(float_path));
   return result;

@@ -1,6 +1,6 @@
 #include "onnx/import/external_files.h"
 
-#include "onnx/import/importer.h"
+#include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
 namespace {
@@ -44,9 +44,8 @@ class Collector {
 
 }  // namespace
 
-Result<std::set<std::string>> external_files(std::span<const std::byte> bytes) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, "the model", model));
+std::set<std::string> external_files(const Parsed& parsed) {
+  const pb::ModelProto& model = parsed.parts().model;
   Collector all;
   all.graph(model.graph(), 0);
   for (const auto& f : model.functions()) all.nodes(f.node(), 0);

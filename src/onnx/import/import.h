@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "onnx/model/parsed.h"
 
 namespace octavo::onnx {
 
@@ -33,10 +34,11 @@ struct ImportOptions {
   /// symbolic dimension needs a shape, or a shape of another input that binds the same symbol.
   std::int64_t default_batch = 1;
   std::size_t most_listed = 10;  ///< nodes that cannot be compiled, named in the error; the rest is counted
-  std::string display_name;      ///< how errors call the model; import_file sets it to the path
+  std::string display_name;      ///< how errors call the model; empty: by the name that it was parsed under
   /// Quotients of QuantizeLinear and products of DequantizeLinear are rounded to the type of a float16 or bfloat16 scale, as ONNX defines. Without it they
   /// are float32, as ONNX Runtime's quotients are. (`precision` and `output_dtype` of opset 23 name the type themselves.)
   bool round_to_scale_type = true;
+  bool operator==(const ImportOptions&) const = default;
 };
 
 /// What the file says of itself: nothing here changes what is computed.
@@ -83,22 +85,29 @@ struct Model {
 /// Errors: io, the file. bad_model: corrupt, contradictory, cyclic, missing data. usage: shapes that are missing or do not
 /// fit. unsupported: one text that lists every node not covered (the first ten and the count) with its place, its inputs
 /// and what can be done. External data is read from the folder of the file and nowhere else.
+[[nodiscard]] Result<Model> import_model(const Parsed& parsed, const ImportOptions& options = {});
+/// The same of a model that nobody else asks about.
 [[nodiscard]] Result<Model> import_file(const std::string& path, const ImportOptions& options = {});
 [[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {},
                                          const std::string& base_dir = "");
 
-/// What import refuses whatever the shapes are: damaged files, opsets and operators that are not covered (one text that lists them
-/// all). A file that passes may still be refused once shapes are known.
-[[nodiscard]] Status check_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {});
+/// What import refuses whatever the shapes are: opsets and operators that are not covered (one text that lists them all). A model that
+/// passes may still be refused once shapes are known.
+[[nodiscard]] Status check_model(const Parsed& parsed, const ImportOptions& options = {});
 
 /// Names, types and dimensions of the inputs without lowering anything, so that a caller can bind shapes at first use.
-[[nodiscard]] Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes);
-[[nodiscard]] Result<std::vector<InputInfo>> inputs_of_file(const std::string& path);
+[[nodiscard]] Result<std::vector<InputInfo>> inputs_of(const Parsed& parsed);
 /// The same for the outputs, as far as the file declares their types.
-[[nodiscard]] Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes);
+[[nodiscard]] Result<std::vector<InputInfo>> outputs_of(const Parsed& parsed);
+
+/// What the shapes of the options, equal symbols and the default batch make of the inputs: the one judge of shapes that somebody gives.
+/// `partly`: a given shape may hold -1, and what nothing binds stays open; otherwise all is known then. Errors: usage for shapes that do not fit
+/// the inputs, or are missing.
+[[nodiscard]] Result<std::vector<InputInfo>> bind_inputs(const std::vector<InputInfo>& inputs, const ImportOptions& options,
+                                                         bool partly = false);
 
 /// What the file says of itself, without lowering anything.
-[[nodiscard]] Result<Description> description_of(std::span<const std::byte> bytes);
+[[nodiscard]] Description description_of(const Parsed& parsed);
 
 /// The oldest and newest opset of the default domain that import accepts.
 inline constexpr std::int64_t kOldestOpset = 1;

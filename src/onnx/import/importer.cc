@@ -22,9 +22,14 @@ DType Importer::declared(const std::string& tensor_name, DType fallback) const {
 }
 
 Result<Tensor> Importer::tensor(const pb::TensorProto& proto, DType& type) const {
-  OCTAVO_TRY(Tensor t, read_tensor(proto, base_dir_));
+  OCTAVO_TRY(Tensor t, value_of(proto));
   type = t.dtype();
   return as_held(std::move(t));
+}
+
+Result<Tensor> Importer::value_of(const pb::TensorProto& proto) const {
+  if (const auto at = outside_.find(&proto); at != outside_.end()) return *at->second;
+  return read_tensor(proto, base_dir_);
 }
 
 Tensor Importer::as_held(Tensor t) {
@@ -83,15 +88,16 @@ Status Importer::read_header() {
 Status Importer::declare_inputs() {
   OCTAVO_TRY(out_.inputs, declared_inputs(model_.graph()));
   OCTAVO_TRY(const ImportOptions bound, with_values());
-  OCTAVO_TRY(const std::vector<Shape> shapes, bind_shapes(out_.inputs, bound));
+  OCTAVO_TRY(const std::vector<InputInfo> known, bind_inputs(out_.inputs, bound));
   ir::Graph& g = graph();
   for (std::size_t i = 0; i < out_.inputs.size(); ++i) {
     const InputInfo& info = out_.inputs[i];
-    OCTAVO_CHECK(checked_count(shapes[i], fmt::format("input \"{}\"", info.name)));
+    const Shape& shape = known[i].dims;
+    OCTAVO_CHECK(checked_count(shape, fmt::format("input \"{}\"", info.name)));
     if (info.symbolic() && !bound.shapes.contains(info.name)) {
-      note(fmt::format("input \"{}\" {} is bound to {}", info.name, info.shape_text(), ir::to_string(shapes[i])));
+      note(fmt::format("input \"{}\" {} is bound to {}", info.name, info.shape_text(), ir::to_string(shape)));
     }
-    ValueId v = g.add_input(info.name, {info.dtype, shapes[i]});
+    ValueId v = g.add_input(info.name, {info.dtype, shape});
     if (late_ != nullptr && late_->given.contains(info.name)) {
       const Tensor& value = late_->given.at(info.name);
       if (held(info.dtype) != info.dtype) declared_[info.name] = info.dtype;
@@ -101,11 +107,11 @@ Status Importer::declare_inputs() {
       declared_[info.name] = info.dtype;
       const std::string to(ir::name_of(inside));
       const ValueId given = v;
-      v = g.add(Op::cast, {v}, {inside, shapes[i]}, {{"to", to}}, {"input:" + info.name}, info.name + "." + to);
+      v = g.add(Op::cast, {v}, {inside, shape}, {{"to", to}}, {"input:" + info.name}, info.name + "." + to);
       if (info.dtype == DType::f64) wide_[v] = given;
     }
     // Nothing computes on an input without elements.
-    if (ir::count(shapes[i]) == 0) v = g.add_constant(Tensor(held(info.dtype), shapes[i]));
+    if (ir::count(shape) == 0) v = g.add_constant(Tensor(held(info.dtype), shape));
     values_[info.name] = v;
   }
   return {};
@@ -143,12 +149,8 @@ Result<ValueId> Importer::resolve(const std::string& tensor_name) {
   if (held(type) != type) declared_[tensor_name] = type;
   const ValueId v = values_[tensor_name] = graph().add_constant(std::move(t), tensor_name);
   if (type == DType::f64) {
-    OCTAVO_TRY(Tensor wide, read_tensor(*init->second, base_dir_));
+    OCTAVO_TRY(Tensor wide, value_of(*init->second));
     wide_[v] = graph().add_constant(std::move(wide));
-  }
-  if (const auto own = unread_.find(init->second); own != unread_.end()) {  // its value is known from now on
-    if (own->second->has_raw_data()) std::string().swap(*own->second->mutable_raw_data());
-    unread_.erase(own);
   }
   return v;
 }
@@ -550,7 +552,9 @@ Result<Model> Importer::run() {
     return tl::unexpected<Error>(std::move(inputs).error());
   }
   OCTAVO_CHECK(add_initializers(model_.graph()));
-  for (pb::TensorProto& t : *model_.mutable_graph()->mutable_initializer()) unread_[&t] = &t;
+  for (const pb::TensorProto& t : model_.graph().initializer()) {
+    if (const auto at = constants_.find(t.name()); at != constants_.end()) outside_[&t] = &at->second;
+  }
   OCTAVO_TRY(const std::vector<int> order, sort_nodes(model_.graph(), false));
   OCTAVO_CHECK(lower_nodes(model_.graph(), order, ""));
   if (!problems_.empty()) {

@@ -1,6 +1,7 @@
 // One import in progress: names to values, the nodes in order, what could not be lowered.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "onnx/import/import.h"
 #include "onnx/import/late_values.h"
 #include "onnx/import/node_context.h"
+#include "onnx/model/parsed_parts.h"
 #include "onnx/model/schema.h"
 
 namespace octavo::onnx {
@@ -29,9 +31,10 @@ struct Problem {
 
 class Importer {
  public:
-  /// `run` takes the bytes of large initializers out of the model as it reads them.
-  Importer(pb::ModelProto& model, const ImportOptions& options, std::string base_dir, LateValues* late = nullptr)
-      : model_(model), options_(options), base_dir_(std::move(base_dir)), late_(late) {}
+  /// A model without functions; `constants` as in ParsedParts.
+  Importer(const pb::ModelProto& model, const Constants& constants, const ImportOptions& options, std::string base_dir,
+           LateValues* late = nullptr)
+      : model_(model), constants_(constants), options_(options), base_dir_(std::move(base_dir)), late_(late) {}
   [[nodiscard]] Result<Model> run();
   /// What can be refused before any shape is known: the header, what nothing defines, nodes whose operator has no row.
   [[nodiscard]] Status check();
@@ -79,6 +82,8 @@ class Importer {
   /// The inputs of the model that alone decide the operands that the node must know, where they are few and small; else none, and in
   /// `data` what is too large. (late_values.cc)
   [[nodiscard]] std::set<std::string> late_inputs(const NodeContext& node, std::string& data) const;
+  /// A TensorProto of the file in its own type; large constants are shared.
+  [[nodiscard]] Result<Tensor> value_of(const pb::TensorProto& proto) const;
   /// A tensor in the file's type as the IR holds it.
   [[nodiscard]] static Tensor as_held(Tensor t);
   [[nodiscard]] Result<ValueId> resolve(const std::string& tensor);
@@ -88,7 +93,8 @@ class Importer {
   [[nodiscard]] Error problem_report() const;
   void list_absorbed();
 
-  pb::ModelProto& model_;
+  const pb::ModelProto& model_;
+  const Constants& constants_;
   const ImportOptions& options_;
   std::string base_dir_;
   Model out_;
@@ -96,9 +102,9 @@ class Importer {
   std::unordered_map<std::string, DType> declared_;  ///< types of the file, where the IR holds the value in another
   std::unordered_map<ValueId, ValueId> wide_;        ///< float64 values: (as f32, as f64)
   std::unordered_map<std::string, const pb::TensorProto*> initializers_;
-  std::unordered_map<const pb::TensorProto*, pb::TensorProto*> unread_;  ///< the model's own: each is read once
-  std::unordered_set<std::string> read_;                                 ///< tensors that a live node or an output reads
-  std::unordered_set<std::string> poisoned_;                             ///< results of nodes that could not be lowered
+  std::unordered_map<const pb::TensorProto*, const Tensor*> outside_;  ///< initializers whose bytes lie in constants_
+  std::unordered_set<std::string> read_;                               ///< tensors that a live node or an output reads
+  std::unordered_set<std::string> poisoned_;                           ///< results of nodes that could not be lowered
   std::unordered_set<std::string> node_names_;
   std::vector<Problem> problems_;
   LateValues* late_;                                        ///< may be null: no input has a value
@@ -108,15 +114,11 @@ class Importer {
   std::string value_prefix_;  ///< of the values of a body that is lowered several times
 };
 
-/// Shapes of the inputs after binding symbols (options, equal symbols, default batch); parallel to `inputs`. Kind usage on error.
-[[nodiscard]] Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, const ImportOptions& options);
 /// The inputs that are not initializers.
 [[nodiscard]] Description describe(const pb::ModelProto& model);
 [[nodiscard]] Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph);
-/// The message in these bytes, with a graph and an opset; `name`: how errors call the model.
-[[nodiscard]] Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out);
-/// The message in a file, parsed as it is read: the file's bytes and the message are never in memory both.
-[[nodiscard]] Status parse_model_file(const std::string& path, const std::string& name, pb::ModelProto& out);
+/// The model with its functions inlined: itself where it has none, else `copy`.
+[[nodiscard]] Result<const pb::ModelProto*> without_functions(const pb::ModelProto& model, std::optional<pb::ModelProto>& copy);
 /// Every tensor a node reads, those captured by its sub-graphs included.
 void collect_reads(const pb::NodeProto& node, std::vector<std::string>& out);
 

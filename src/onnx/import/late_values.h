@@ -16,9 +16,7 @@ struct LateValues {
   std::set<std::string> needed;
 };
 
-/// As those of import.h, with inputs bound by their values.
-[[nodiscard]] Result<Model> import_file(const std::string& path, const ImportOptions& options, LateValues& late);
-[[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options,
-                                         const std::string& base_dir, LateValues& late);
+/// As that of import.h, with inputs bound by their values.
+[[nodiscard]] Result<Model> import_model(const Parsed& parsed, const ImportOptions& options, LateValues& late);
 
 }  // namespace octavo::onnx

@@ -76,7 +76,7 @@ Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph) {
   return out;
 }
 
-Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, const ImportOptions& options) {
+Result<std::vector<InputInfo>> bind_inputs(const std::vector<InputInfo>& inputs, const ImportOptions& options, bool partly) {
   std::string names;
   for (const InputInfo& info : inputs) names += fmt::format("{}\"{}\" {}", names.empty() ? "" : ", ", info.name, info.shape_text());
   for (const auto& [name, shape] : options.shapes) {
@@ -91,13 +91,16 @@ Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, con
     if (given == options.shapes.end()) continue;
     const Shape& shape = given->second;
     const auto mismatch = [&](const std::string& why) {
-      return fail(ErrorKind::usage, fmt::format("shape {} given for input \"{}\", which the model declares as {}: {}",
-                                                ir::to_string(shape), info.name, info.shape_text(), why));
+      return fail(ErrorKind::usage,
+                  fmt::format("shape {} given for input \"{}\", which the model declares as {}: {}{}", ir::to_string(shape),
+                              info.name, info.shape_text(), why, partly ? "; give sizes, or -1 where a dimension stays open" : ""));
     };
-    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t d) { return d < 0; })) return mismatch("a dimension is negative");
+    if (std::any_of(shape.begin(), shape.end(), [&](std::int64_t d) { return d < (partly ? -1 : 0); }))
+      return mismatch("a dimension is negative");
     if (!info.has_shape) continue;
     if (shape.size() != info.dims.size()) return mismatch(fmt::format("rank {} instead of {}", shape.size(), info.dims.size()));
     for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] < 0) continue;
       if (info.dims[i] >= 0 && shape[i] != info.dims[i])
         return mismatch(fmt::format("dimension {} is fixed to {}", i, info.dims[i]));
       if (info.dims[i] >= 0 || info.symbols[i].empty()) continue;
@@ -108,24 +111,31 @@ Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, con
       }
     }
   }
-  std::vector<Shape> out;
-  for (const InputInfo& info : inputs) {
+  std::vector<InputInfo> out = inputs;
+  for (InputInfo& bound : out) {
+    const InputInfo info = bound;
     if (const auto given = options.shapes.find(info.name); given != options.shapes.end()) {
-      out.push_back(given->second);
+      bound.dims = given->second;
+      for (std::size_t i = 0; i < bound.dims.size() && info.has_shape; ++i) {
+        if (bound.dims[i] < 0) bound.dims[i] = info.dims[i];
+      }
+      bound.symbols.assign(bound.dims.size(), "");
+      bound.has_shape = true;
       continue;
     }
     if (!info.has_shape) {
+      if (partly) continue;
       return fail(ErrorKind::usage,
                   fmt::format("input \"{}\" has no shape in the file; give one: --shapes={}:1x...", info.name, info.name));
     }
-    Shape shape = info.dims;
+    Shape& shape = bound.dims;
     for (std::size_t i = 0; i < shape.size(); ++i) {
       if (shape[i] >= 0) continue;
       if (const auto bound = symbols.find(info.symbols[i]); !info.symbols[i].empty() && bound != symbols.end()) {
         shape[i] = bound->second.first;
       } else if (i == 0 && options.default_batch > 0) {
         shape[i] = options.default_batch;
-      } else {
+      } else if (!partly) {
         const std::string symbol = info.symbols[i].empty() ? std::string("unnamed") : fmt::format("\"{}\"", info.symbols[i]);
         return fail(
             ErrorKind::usage,
@@ -133,7 +143,6 @@ Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, con
                         info.name, info.shape_text(), i, symbol, info.name, as_flag(shape, info.symbols)));
       }
     }
-    out.push_back(std::move(shape));
   }
   return out;
 }

@@ -4,14 +4,12 @@
 
 #include <set>
 
-#include "onnx/import/importer.h"
-#include "onnx/model/schema.h"
+#include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
 
-namespace {
-
-GraphNodes nodes_of(const pb::GraphProto& g) {
+GraphNodes nodes_of(const Parsed& parsed) {
+  const pb::GraphProto& g = parsed.parts().model.graph();
   GraphNodes out;
   std::set<std::string> initializers, used;
   for (const auto& t : g.initializer()) initializers.insert(t.name());
@@ -31,20 +29,6 @@ GraphNodes nodes_of(const pb::GraphProto& g) {
     out.nodes.push_back(std::move(node));
   }
   return out;
-}
-
-}  // namespace
-
-Result<GraphNodes> nodes_of_file(const std::string& path) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model_file(path, path, model));
-  return nodes_of(model.graph());
-}
-
-Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> bytes, const std::string& name) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, name, model));
-  return nodes_of(model.graph());
 }
 
 }  // namespace octavo::onnx

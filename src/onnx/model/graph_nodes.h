@@ -1,12 +1,10 @@
 // The nodes of an ONNX file as they stand in it, for pictures of the model beside its plan.
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "onnx/model/parsed.h"
 
 namespace octavo::onnx {
 
@@ -20,9 +18,7 @@ struct GraphNodes {
   std::vector<std::string> inputs, outputs;  ///< of the network; initializers that are also listed as inputs are none
 };
 
-/// Of the main graph: what functions and subgraphs hold inside is not looked at. Errors: those of reading the file.
-[[nodiscard]] Result<GraphNodes> nodes_of_file(const std::string& path);
-/// `name`: how errors call the model.
-[[nodiscard]] Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> model, const std::string& name);
+/// Of the main graph: what functions and subgraphs hold inside is not looked at.
+[[nodiscard]] GraphNodes nodes_of(const Parsed& model);
 
 }  // namespace octavo::onnx

@@ -9,7 +9,8 @@
 
 namespace octavo::onnx {
 
-ModelView::ModelView(pb::ModelProto& model, std::string folder) : model_(model), folder_(std::move(folder)) {
+ModelView::ModelView(const pb::ModelProto& model, const Constants& constants, std::string folder)
+    : model_(model), large_(constants), folder_(std::move(folder)) {
   std::set<std::string> used;
   for (int i = 0; i < graph().node_size(); ++i) {
     const pb::NodeProto& n = graph().node(i);
@@ -18,7 +19,7 @@ ModelView::ModelView(pb::ModelProto& model, std::string folder) : model_(model),
     if (!used.insert(name).second) name = fmt::format("{}_{}", name, i);
     names_.push_back(std::move(name));
   }
-  for (auto& t : *model_.mutable_graph()->mutable_initializer()) initializers_.emplace(t.name(), &t);
+  for (const auto& t : graph().initializer()) initializers_.emplace(t.name(), &t);
   for (const auto& i : graph().input()) inputs_.insert(i.name());
   live_.assign(static_cast<std::size_t>(graph().node_size()), false);
   std::vector<std::string> wanted;
@@ -71,8 +72,12 @@ const ir::Tensor* ModelView::constant(const std::string& tensor) const {
     }
   }
   if (proto == nullptr) return nullptr;
-  if (auto t = read_tensor(*proto, folder_)) slot = std::move(*t);
-  if (at != initializers_.end()) std::string().swap(*at->second->mutable_raw_data());  // the slot has it from now on
+  const auto large = at != initializers_.end() ? large_.find(name) : large_.end();
+  if (large != large_.end()) {
+    slot = large->second;
+  } else if (auto t = read_tensor(*proto, folder_)) {
+    slot = std::move(*t);
+  }
   return slot ? &*slot : nullptr;
 }
 

@@ -10,7 +10,7 @@
 
 #include "ir/tensor.h"
 #include "onnx/diagnosis/diagnose.h"
-#include "onnx/model/schema.h"
+#include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
 
@@ -23,8 +23,8 @@ struct ScaleUse {
 
 class ModelView {
  public:
-  /// Bytes of constants that were asked for move out of the model.
-  ModelView(pb::ModelProto& model, std::string folder);
+  /// `constants` as in ParsedParts.
+  ModelView(const pb::ModelProto& model, const Constants& constants, std::string folder);
 
   [[nodiscard]] const pb::GraphProto& graph() const { return model_.graph(); }
   [[nodiscard]] bool live(int node) const { return live_[static_cast<std::size_t>(node)]; }
@@ -40,10 +40,11 @@ class ModelView {
  private:
   void find_scales(int node);
 
-  pb::ModelProto& model_;
+  const pb::ModelProto& model_;
+  const Constants& large_;
   std::string folder_;
   std::map<std::string, int> producer_;
-  std::map<std::string, pb::TensorProto*> initializers_;
+  std::map<std::string, const pb::TensorProto*> initializers_;
   std::set<std::string> inputs_;
   std::vector<bool> live_;
   std::vector<std::string> names_;

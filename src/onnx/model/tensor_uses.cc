@@ -4,28 +4,12 @@
 
 #include <set>
 
-#include "onnx/import/importer.h"
-#include "onnx/model/schema.h"
+#include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
-namespace {
 
-/// Every tensor name in the main graph, sorted.
-std::vector<std::string> names_in(const pb::ModelProto& model) {
-  std::set<std::string> names;
-  for (const auto& input : model.graph().input()) names.insert(input.name());
-  for (const auto& t : model.graph().initializer()) names.insert(t.name());
-  for (const auto& n : model.graph().node()) names.insert(n.output().begin(), n.output().end());
-  names.erase("");
-  return {names.begin(), names.end()};
-}
-
-}  // namespace
-
-Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& tensor) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model_file(path, path, model));
-  const pb::GraphProto& g = model.graph();
+TensorUses uses_of_tensor(const Parsed& parsed, const std::string& tensor) {
+  const pb::GraphProto& g = parsed.parts().model.graph();
   TensorUses uses;
   for (const auto& input : g.input()) {
     if (input.name() == tensor) uses.maker_type = "input";
@@ -49,16 +33,14 @@ Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& te
   return uses;
 }
 
-Result<std::vector<std::string>> tensor_names(const std::string& path) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model_file(path, path, model));
-  return names_in(model);
-}
-
-Result<std::vector<std::string>> tensor_names(std::span<const std::byte> bytes) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, "model", model));
-  return names_in(model);
+std::vector<std::string> tensor_names(const Parsed& parsed) {
+  const pb::GraphProto& g = parsed.parts().model.graph();
+  std::set<std::string> names;
+  for (const auto& input : g.input()) names.insert(input.name());
+  for (const auto& t : g.initializer()) names.insert(t.name());
+  for (const auto& n : g.node()) names.insert(n.output().begin(), n.output().end());
+  names.erase("");
+  return {names.begin(), names.end()};
 }
 
 }  // namespace octavo::onnx

@@ -1,12 +1,10 @@
 // Who makes and who reads a tensor of an ONNX file, by the names in the file: for reports about tensors that import folded away.
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "onnx/model/parsed.h"
 
 namespace octavo::onnx {
 
@@ -21,12 +19,10 @@ struct TensorUses {
   bool output = false;  ///< an output of the network
 };
 
-/// Of the main graph: what functions and subgraphs make inside is not looked at. Errors: those of reading the file.
-[[nodiscard]] Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& tensor);
+/// Of the main graph: what functions and subgraphs make inside is not looked at.
+[[nodiscard]] TensorUses uses_of_tensor(const Parsed& model, const std::string& tensor);
 
 /// Every tensor name in the main graph: inputs, initializers, results of nodes; sorted.
-[[nodiscard]] Result<std::vector<std::string>> tensor_names(const std::string& path);
-/// The same of the bytes of a file.
-[[nodiscard]] Result<std::vector<std::string>> tensor_names(std::span<const std::byte> model);
+[[nodiscard]] std::vector<std::string> tensor_names(const Parsed& model);
 
 }  // namespace octavo::onnx

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from . import _nvrtc
 from ._errors import (CancelledError, EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
-from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _nearest, _preprocess, _profile,
-                      _tensor_names_bytes, _tensor_names_file, load)
+from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _preprocess, _profile,
+                      load)
 from ._quantize import Quantized, quantize
 from ._types import Alternative, BenchResult, CheckReport, Finding, Layer, LayerTime, ModelInfo, ProfileResult, RegionCheck, TensorInfo
 from ._view import Page, view
@@ -77,8 +77,6 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
 
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
-    if calibration is not None and hasattr(calibration, "items"):
-        _known_tensors(model, cast(Mapping[str, Any], calibration))
     options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
                              allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model)
     engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
@@ -215,14 +213,6 @@ def _rebuilt(model: bytes, options: Dict[str, Any], folder: str, built: bytes) -
         engine = engine._with_engines(built)
     engine._source = options, folder
     return engine
-
-
-def _known_tensors(model: Any, calibration: Mapping[str, Any]) -> None:
-    """Ranges that are given by hand are for tensors of the model: another name is a mistake. Tables of files may hold more."""
-    names = set(_with(model, _tensor_names_file, _tensor_names_bytes)())
-    for tensor in map(str, calibration):
-        if tensor not in names:
-            raise UsageError(f'calibration: the model has no tensor "{tensor}"{_nearest(sorted(names), tensor)}')
 
 
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,

@@ -1,17 +1,13 @@
 """octavo.quantize: from a float model and data to an int8 model, as the command `octavo quantize` does it."""
 import json
 import os
-import re
 import warnings
 import pathlib
-import subprocess
-import sys
 import tempfile
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
 
-from ._errors import EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError
-
-_BY_EXIT_CODE: Dict[int, Type[Error]] = {2: UsageError, 3: ModelError, 4: UnsupportedError, 5: InputError, 6: EngineFileError, 7: FileError}
+from ._errors import FileError, InputError, UsageError
+from ._octavo import _Quantizer
 
 
 class Quantized:
@@ -66,14 +62,14 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
              weights: str = "mse", rounding: str = "learned", bias_correction: bool = True, equalization: bool = True,
              placement: str = "borders", min_sqnr: Optional[float] = None, max_drop: Optional[float] = None,
              allow: Optional[Iterable[str]] = None, labels: Optional[Sequence[int]] = None, shapes: Optional[Mapping[str, Sequence[int]]] = None, threads: Optional[int] = None,
-             measure: bool = True) -> Quantized:
+             measure: bool = True, progress: Optional[Callable[[str], Any]] = None) -> Quantized:
     """Quantizes a float ONNX model to int8 with the ranges that its tensors take on data (docs/quantize.md explains each option).
 
     model     as for build: a path, the bytes of an ONNX file, or an object with SerializeToString().
     data      any iterable of samples, preprocessed as the network was trained: {input name: array}, or for a model with one input an
               array; a list or tuple counts as its first element, so that a PyTorch DataLoader of (images, labels) works. Arrays are
-              what numpy.asarray understands, tensors included; k times the input's size in dimension 0 is k samples. Every element
-              is written to a temporary folder (TMPDIR), so that memory does not grow with their number and disk space does.
+              what numpy.asarray understands, tensors included; k times the input's size in dimension 0 is k samples. They are kept in
+              memory up to 256 MB; what is more goes to a file without a name in the temporary folder (TMPDIR).
     method    "best", "minmax", "percentile" (with `percentile`), "entropy" or "mse": ranges of activations. None: "best"; a detector
               with the heads of YOLOX or NanoDet is quantized by "best" and by "minmax", which takes up to twice the time, and the
               one whose scores at objects change less on the data is kept (report["scores_at_objects"]).
@@ -87,81 +83,65 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
     shapes    {input name: shape} for symbolic dimensions; an open batch is 1.
     threads   None: every core this process may use. The result does not depend on it.
     measure   compare the outputs with the float network's (report["sqnr_db"]).
+    progress  function(step): called with what is being done ("collecting statistics of samples: 3 of 64") when that changes; returning
+              False raises CancelledError.
 
-    Takes seconds to minutes, in a process of its own (Ctrl-C ends it). Raises UsageError, ModelError, UnsupportedError, FileError;
-    InputError for data that does not fit the model, holds NaN, or is empty. What report["warnings"] lists are Python warnings, too.
+    Takes seconds to minutes; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError,
+    FileError; InputError for data that does not fit the model, holds NaN, or is empty. What report["warnings"] lists are Python warnings, too.
     """
     if method != "percentile" and percentile != 99.99:
         raise UsageError(f'quantize: percentile={percentile} has no effect: it belongs to method="percentile"')
     if labels is not None and max_drop is None and min_sqnr is None:
         raise UsageError("quantize: labels has no effect: right answers are counted for max_drop; give it as well")
-    options: List[str] = ["--weights", weights, "--rounding", rounding, "--placement", placement]
-    options += ["--percentile", str(percentile)] if method == "percentile" else []
-    options += ["--method", method] if method is not None else []
-    options += ["--activations", activations] if activations is not None else []
-    options += [] if bias_correction else ["--no-bias-correction"]
-    options += [] if equalization else ["--no-equalization"]
-    options += [] if measure else ["--no-measure"]
-    options += ["--min-sqnr", repr(float(min_sqnr))] if min_sqnr is not None else []
-    options += ["--max-drop", repr(float(max_drop))] if max_drop is not None else []
-    options += ["--allow", ",".join([allow] if isinstance(allow, str) else sorted(allow))] if allow is not None else []
-    options += ["--threads", str(int(threads))] if threads is not None else []
-    if shapes:
-        options += ["--shapes", ",".join(f"{name}:{'x'.join(str(int(d)) for d in shape)}" for name, shape in shapes.items())]
     if isinstance(data, (str, bytes, os.PathLike)):
         raise UsageError("quantize: data is an iterable of samples; the command `octavo quantize --data` reads folders and pictures")
-    with tempfile.TemporaryDirectory(prefix="octavo-quantize-") as scratch:
-        folder = pathlib.Path(scratch)
-        (folder / "data").mkdir()
-        count = 0
-        for count, sample in enumerate(data, 1):
-            _write(folder / "data" / f"{count - 1:08}", sample, count - 1)
-        if count == 0:
-            spent = " (an iterator gives its samples once: make a new one, or pass a list)" if iter(data) is data else ""
-            raise InputError(f"quantize: data, a {type(data).__name__}, gave no sample{spent}")
-        if isinstance(model, (str, os.PathLike)):
-            path = os.fspath(model)
-        else:
-            path = str(folder / "model.onnx")
-            with open(path, "wb") as file:
-                file.write(model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model))
-        if labels is not None:
-            (folder / "labels.txt").write_text("".join(f"{int(label)}\n" for label in labels))
-            options += ["--labels", str(folder / "labels.txt")]
-        _run(["quantize", path, "--data", str(folder / "data"), *options, "--report", str(folder / "report.json"), "-o",
-              str(folder / "quantized.onnx")], scratch)
-        report = json.loads((folder / "report.json").read_text())
-        for warning in report["warnings"]:
-            warnings.warn(f"quantize: {warning}", UserWarning, stacklevel=2)
-        return Quantized((folder / "quantized.onnx").read_bytes(), report)
+    if threads is not None and int(threads) < 1:
+        raise UsageError(f"quantize: threads={threads}: give at least 1, or None")
+    if progress is not None and not callable(progress):
+        raise TypeError("octavo.quantize: progress is a function of one argument, the step")
+    source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)
+    quantizer = _Quantizer(source, {
+        "method": method, "percentile": float(percentile), "activations": activations, "weights": str(weights), "rounding": str(rounding),
+        "bias_correction": bool(bias_correction), "equalization": bool(equalization), "placement": str(placement),
+        "min_sqnr": None if min_sqnr is None else float(min_sqnr), "max_drop": None if max_drop is None else repr(float(max_drop)),
+        "allow": [] if allow is None else [allow] if isinstance(allow, str) else sorted(allow),
+        "labels": None if labels is None else [int(label) for label in labels],
+        "shapes": {str(name): [int(d) for d in shape] for name, shape in (shapes or {}).items()}, "threads": int(threads or 0), "measure": bool(measure)})
+    count = 0
+    for count, sample in enumerate(data, 1):
+        quantizer.add(_arrays(sample, count - 1), f"sample {count - 1}")
+    if count == 0:
+        spent = " (an iterator gives its samples once: make a new one, or pass a list)" if iter(data) is data else ""
+        raise InputError(f"quantize: data, a {type(data).__name__}, gave no sample{spent}")
+    made, text = quantizer.run(progress)
+    report = json.loads(text)
+    for warning in report["warnings"]:
+        warnings.warn(f"quantize: {warning}", UserWarning, stacklevel=2)
+    return Quantized(made, report)
 
 
-def _write(path: pathlib.Path, sample: Any, index: int) -> None:
+def _arrays(sample: Any, index: int) -> Any:
+    """What a sample holds, as NumPy arrays: a dict, or one array."""
     import numpy
     if isinstance(sample, (list, tuple)) and sample:
         sample = sample[0]
 
-    def array(value: Any) -> Any:
+    def array(value: Any, what: str) -> Any:
         for step in ("detach", "cpu"):  # of a torch.Tensor
             value = getattr(value, step)() if hasattr(value, step) else value
         made = numpy.asarray(value)
         if made.dtype == object:
             raise InputError(f"quantize: sample {index} is no array and no dict of arrays ({type(value).__name__})")
+        _finite(made, what)
         return made
 
     if hasattr(sample, "items"):
-        arrays = {str(name): array(value) for name, value in sample.items()}
-        for name, value in arrays.items():
-            _finite(value, f"sample {index}, {name!r}")
-        numpy.savez(f"{path}.npz", **arrays)
-    else:
-        value = array(sample)
-        _finite(value, f"sample {index}")
-        numpy.save(f"{path}.npy", value)
+        return {str(name): array(value, f"sample {index}, {str(name)!r}") for name, value in sample.items()}
+    return array(sample, f"sample {index}")
 
 
 def _finite(array: Any, what: str) -> None:
-    """Before the command runs, which would name a file that the caller has never seen."""
+    """Names the element; the calibration itself would name the sample alone."""
     import numpy
     if array.dtype.kind != "f" or numpy.isfinite(array).all():
         return
@@ -169,15 +149,3 @@ def _finite(array: Any, what: str) -> None:
     index = tuple(int(i) for i in at[0])
     raise InputError(f"quantize: {what} holds {array[index]} at {list(index)} ({len(at)} of {array.size} elements are not finite); calibration data must be "
                      "finite numbers: leave this sample out")
-
-
-def _run(arguments: List[str], scratch: str) -> None:
-    package = str(pathlib.Path(__file__).resolve().parents[1])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
-    done = subprocess.run([sys.executable, "-m", "octavo", *arguments], capture_output=True, text=True, check=False, env=environment,
-                          stdin=subprocess.DEVNULL)
-    if done.returncode == 0:
-        return
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    text = re.sub(re.escape(f"{scratch}{os.sep}data{os.sep}") + r"(\d{8})\.np[yz]", lambda found: f"sample {int(found[1])}", "\n".join(lines))
-    raise _BY_EXIT_CODE.get(done.returncode, InternalError)(text.split("octavo: ", 1)[-1] if "octavo: " in text else text)

@@ -1,0 +1,251 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/write_file.h"
+#include "cli/commands/changed_outputs.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/diagnosis.h"
+#include "cli/commands/inspection.h"
+#include "cli/commands/kept_float.h"
+#include "cli/commands/profiling.h"
+#include "cli/commands/slow_share.h"
+#include "cli/effect.h"
+#include "cli/file.h"
+#include "cli/inputs/model.h"
+#include "cli/inputs/recipe.h"
+#include "cli/inputs/shape_sets.h"
+#include "cli/outputs/outcome.h"
+#include "cli/print.h"
+#include "engine/signature.h"
+#include "engine/source.h"
+#include "report/explain.h"
+#include "report/sentences.h"
+#include "report/trex.h"
+#include "tune/timing_cache.h"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  ProfileOptions profile;
+  RecipeOptions recipe;
+  std::string output, metadata, sign;
+  bool no_model = false;
+  std::vector<std::string> data;
+};
+
+/// What ranges made of the network, and which of them had no effect.
+std::string permitted_summary(const plan::PermitReport& report, bool data) {
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    constexpr std::size_t kMost = 12;
+    for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text += "\n  " + names[i];
+    if (names.size() > kMost) text += fmt::format("\n  and {} more", names.size() - kMost);
+    return text + "\n";
+  };
+  std::string text = fmt::format("ranges: {} weighted layers int8 by permission, {} by the model's Q/DQ, {} float{}\n",
+                                 report.int8_layers, report.demanded_layers, report.float_layers,
+                                 report.bfloat16_layers > 0 ? fmt::format(", {} bfloat16", report.bfloat16_layers) : "");
+  if (!report.unmatched.empty())
+    text += fmt::format("{} ranges name no tensor of the model:{}", report.unmatched.size(), list(report.unmatched));
+  if (!report.unusable.empty())
+    text += fmt::format("{} ranges are 0 or infinite and do not count:{}", report.unusable.size(), list(report.unusable));
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const auto& [node, why] : report.why_float) reasons[report::sentence(why)].push_back(node);
+  for (const auto& [why, nodes] : reasons)
+    text += fmt::format("{} layer{} float: {}\n", nodes.size(), nodes.size() == 1 ? "" : "s", why);
+  if (!data) text += "estimated signal to noise: unknown: no data (--data FOLDER measures it)\n";
+  if (!report.missing.empty())
+    text += fmt::format("{} tensors without a range keep a layer float:{}", report.missing.size(), list(report.missing));
+  return text;
+}
+
+report::BuildOptions build_options(const Options& o, const engine::Engine& engine) {
+  report::BuildOptions b;
+  b.model = o.model.path;
+  b.engine = o.output;
+  b.effort = o.model.build.plan.effort;
+  b.timing_cache = o.model.build.timing.cache;
+  b.calibration = o.model.calibration;
+  b.device = api::runs_on(engine);
+  return b;
+}
+
+/// The preprocessing that the options name, for the only input that takes pictures.
+Result<engine::Notes> recipe_note(const Options& o, const region::Plan& plan) {
+  if (!o.recipe.given()) return engine::Notes();
+  for (const auto& input : plan.inputs) {
+    bool channels_last = false;
+    if (!picture_shape(input.type.shape, o.recipe.layout, channels_last)) continue;
+    OCTAVO_TRY(const auto recipe, recipe_of(o.recipe, "", input.type.shape));
+    return engine::Notes{{kRecipeNote, recipe_text(recipe)}};
+  }
+  return fail(ErrorKind::usage, "a preprocessing is named (--preset, --scale, ...), but no input of the model takes a picture");
+}
+
+/// --data and a float model without ranges: octavo quantize with its defaults, in memory. Nothing otherwise.
+Result<std::optional<quantize::Outcome>> quantize_first(const Options& o, ModelOptions& model) {
+  std::optional<quantize::Outcome> none;
+  if (o.data.empty() || !model.calibration.empty() || is_engine_file(model.path)) return none;
+  OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(model));
+  OCTAVO_TRY(const auto session, session_of(model));
+  quantize::Options options;
+  options.import = build.import;
+  options.import.display_name = model.path;
+  options.threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
+  OCTAVO_TRY(const auto imported, session->imported(options.import));
+  const ir::Graph& graph = imported->graph;
+  const auto order = graph.order();
+  if (std::any_of(order.begin(), order.end(), [&](ir::NodeId id) { return graph.node(id).quantizer.has_value(); })) return none;
+  OCTAVO_TRY(const auto data, FileData::open({o.data, o.recipe}, inputs_of(graph)));
+  Progress progress(model.verbose);
+  options.progress = quantize_watcher(progress, model.verbose);
+  OCTAVO_TRY(quantize::Outcome out, quantize::quantize(session->parsed(), *imported, *data, options));
+  print_warnings(*data, out);
+  OCTAVO_TRY(model.made, api::Session::made(*out.model));
+  return std::optional<quantize::Outcome>(std::move(out));
+}
+
+/// What the roundings that the model or its ranges ask for do on the data.
+Result<std::string> accuracy_on(const Options& o, const Loaded& loaded, const FileData& data) {
+  if (!rounds(o.model, *loaded.built)) return std::string();
+  Progress progress(o.model.verbose);
+  for (const std::string& w : data.warnings()) say("warning: {}\n", w);
+  OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, data, progress));
+  return outputs_text(inspection, data.size()) + "  octavo check MODEL --data FOLDER says where it is lost\n";
+}
+
+Result<int> build(const Options& o) {
+  OCTAVO_CHECK(check_outputs({o.output, o.metadata}));
+  if (o.recipe.given()) {  // that the options say something shows before the build
+    OCTAVO_TRY(const auto checked, recipe_of(o.recipe, "", {1, 3, 8, 8}));
+    (void)checked;
+  }
+  OCTAVO_CHECK(check_profile_outputs(o.profile));
+  std::string private_key;
+  if (!o.sign.empty()) {
+    OCTAVO_TRY(private_key, engine::read_key(o.sign));
+    OCTAVO_CHECK(engine::sign({}, private_key));  // that the key fits shows before the build
+  }
+  OCTAVO_TRY(std::vector<ModelOptions> sets, shape_sets(o.model));
+  for (ModelOptions& set : sets) set.build.keep_model = !o.no_model;
+  ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
+  OCTAVO_TRY(const auto quantized, quantize_first(o, model));
+  for (ModelOptions& other : sets) other.made = model.made;
+  // Of the file, whatever was made from it.
+  std::optional<onnx::Diagnosis> diagnosis;
+  if (!is_engine_file(o.model.path)) {
+    if (auto found = diagnose(model)) diagnosis = std::move(*found);
+  }
+  Loaded loaded;
+  engine::Engines engines;
+  const auto compile = [&]() -> Status {
+    Progress progress(o.model.verbose);
+    OCTAVO_TRY(loaded, load(model, progress));
+    if (!loaded.built)
+      return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
+    OCTAVO_TRY(engine::Notes notes, recipe_note(o, loaded.engine->plan()));
+    const engine::Notes kept = kept_float_note(*loaded.built);
+    notes.insert(kept.begin(), kept.end());
+    engines.push_back(loaded.engine);
+    for (std::size_t i = 1; i < sets.size(); ++i) {
+      progress.step(fmt::format("engine {} of {}", i + 1, sets.size()));
+      OCTAVO_TRY(const Loaded other, load(sets[i], progress));
+      engines.push_back(other.engine);
+    }
+    progress.step(fmt::format("write {}", o.output));
+    return engine::save_set(o.output == "-" ? "/dev/stdout" : o.output, engines, notes, private_key);
+  };
+  const Status done = compile();
+  if (diagnosis) print_warnings(*diagnosis, done ? "" : done.error().message);  // why it failed may be among what misleads
+  OCTAVO_CHECK(done);
+  if (o.output == "-") return 0;  // stdout holds the engine
+  std::error_code ignored;
+  const double kilobytes = static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3;
+  std::string kept;
+  if (auto file = engine::EngineFile::open(o.output); file && (*file)->model_bytes() > 0)
+    kept = fmt::format(" (its model {:.1f} kB)", static_cast<double>((*file)->model_bytes()) / 1e3);
+  if (engines.size() == 1) {
+    fmt::print("{}: {:.1f} kB{}, plan {}\n", o.output, kilobytes, kept, loaded.engine->plan_hash());
+  } else {
+    fmt::print("{}: {:.1f} kB{}, {} plans:\n", o.output, kilobytes, kept, engines.size());
+    for (const auto& e : engines) fmt::print("  {} {}\n", e->plan_hash(), engine::shapes_text(e->plan()));
+    fmt::print("of the first:\n");
+  }
+  fmt::print("{}", report::summary(loaded.engine->plan()));
+  OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
+  fmt::print("{}", slow);
+  const auto& regions = loaded.engine->plan().regions;
+  if (quantized) fmt::print("{}", outcome_text(*quantized, false));
+  if (!quantized && o.model.calibration.empty() &&
+      std::none_of(regions.begin(), regions.end(), [](const auto& r) { return r.precision.has_codes(); })) {
+    fmt::print(
+        "nothing is int8: the model has no Q/DQ pairs, and no ranges were given\n"
+        "  give --data FOLDER with pictures or arrays, or look closer with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");
+  }
+  if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted, !o.data.empty()));
+  std::unique_ptr<FileData> data;
+  if (!quantized && !o.data.empty() && (o.model.build.plan.permit_pairs || rounds(o.model, *loaded.built))) {
+    OCTAVO_TRY(data, FileData::open({o.data, o.recipe}, inputs_of(loaded.built->model.graph)));
+  }
+  if (o.model.build.plan.permit_pairs) {
+    OCTAVO_TRY(const std::string changed, changed_outputs(o.model, loaded, data.get()));
+    fmt::print("{}", changed);
+  }
+  if (data != nullptr) {
+    OCTAVO_TRY(const std::string accuracy, accuracy_on(o, loaded, *data));
+    fmt::print("{}", accuracy);
+  }
+  if (!o.metadata.empty())
+    OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o, *loaded.engine))));
+  return profile_if_wanted(o.profile, loaded);
+}
+
+}  // namespace
+
+Command add_build(Arguments& app) {
+  auto o = std::make_shared<Options>();
+  add_model_options(app, o->model, false);
+  app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
+  app.add_option(
+         "--data", o->data,
+         "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is first "
+         "quantized on them, as octavo quantize does by default. For other models, build prints the signal to noise on them")
+      ->type_name("PATH");
+  app.add_flag(
+      "--no-model", o->no_model,
+      "Leave the ONNX model out of the engine file, which is smaller by it: an Octavo of a later version then cannot rebuild the "
+      "engine (octavo rebuild)");
+  app.add_option(
+         "--sign", o->sign,
+         "Sign the engine file with this private Ed25519 key, for --verify; make one: openssl genpkey -algorithm ed25519 -out "
+         "private.pem, its public half: openssl pkey -in private.pem -pubout -out public.pem")
+      ->type_name("PRIVATE.pem");
+  add_profile_options(app, o->profile);
+  add_recipe_options(app, o->recipe, [](const std::string&) { return std::string(); });
+  has_effect(app, app.get_option("--layout"), [o = o.get()](const std::string&) {
+    return o->recipe.given()
+               ? ""
+               : "it belongs to a preprocessing, and none is named\n  give --preset or --scale as well, or leave it out";
+  });
+  has_effect(app, app.get_option("--runs"), [o = o.get()](const std::string&) {
+    return o->profile.runs_wanted() ? "" : "nothing is measured\n  give --dumpProfile, --exportProfile or --exportTimes as well";
+  });
+  app.add_option("--exportMetadata", o->metadata,
+                 "Write the plan's figures, the options and the machine as JSON (build.metadata.json)")
+      ->type_name("FILE");
+  app.footer(
+      "The engine keeps the preprocessing options (--preset and the like) for run, check and profile.\n"
+      "Examples: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4\n"
+      "          octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --shapes image:8x3x224x224\n"
+      "          octavo build model.onnx --data photos/ --preset torch -o model.octavo");
+  return [o] { return build(*o); };
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,30 @@
+// `octavo check A B`: two models on the same inputs, output by output.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/inputs/inputs.h"
+#include "cli/inputs/model.h"
+#include "cli/inputs/npy.h"
+
+namespace octavo::cli {
+
+struct CompareOptions {
+  std::string other;    ///< a model or an engine file; empty with `against`: the first model
+  std::string against;  ///< "onnxruntime" runs `other`; "": octavo does
+  double rtol = 1e-4, atol = 1e-4;
+  bool json = false;
+};
+
+/// Prints a table, or JSON; the exit code is 1 where an output differs by more than atol + rtol * |the other's| anywhere. `first` is what `model`
+/// names, already built; `arrays` are those of the inputs (for values that decide shapes). Errors: usage for models with other inputs or outputs; those of loading; unsupported where ONNX Runtime
+/// is not installed or does not run the model.
+[[nodiscard]] Result<int> compare(const ModelOptions& model, const CompareOptions& options, const Loaded& first,
+                                  const std::vector<Feed>& feeds, const Arrays& arrays, std::optional<Progress>& progress);
+
+/// Of what is built and loaded: the options that say how to build belong to the model where one of the two is an engine.
+[[nodiscard]] ModelOptions options_of_first(const ModelOptions& model, const std::string& other);
+
+}  // namespace octavo::cli
