@@ -3,6 +3,17 @@
 #include <fmt/format.h>
 
 namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kShare =
+#include "cuda/text/share.inc"
+    ;
+
+}  // namespace
+
+std::string_view share_text() {
+  return kShare;
+}
 
 std::string declare(std::initializer_list<std::pair<std::string_view, std::int64_t>> numbers) {
   std::string out;

@@ -22,4 +22,7 @@ template <class Numbers>
 /// Puts `by` in the place of `mark`, which the text has once.
 void replace_mark(std::string& text, std::string_view mark, std::string_view by);
 
+/// `octavo_share(e, sum, inverse)`: the quotient of a softmax (share.inc).
+[[nodiscard]] std::string_view share_text();
+
 }  // namespace octavo::cuda

@@ -2,6 +2,7 @@
 // a thread a row adds them up in the reference's order, from shared memory: the results are the reference's bits.
 #include "cuda/families/float_function.h"
 #include "cuda/families/rows/rows.h"
+#include "cuda/text/pieces.h"
 
 namespace octavo::cuda {
 namespace {
@@ -45,16 +46,17 @@ class RowSoftmaxFamily final : public RowFamily {
     OCTAVO_TRY(Rows rows, Rows::of(s, static_cast<std::size_t>(axis), static_cast<std::size_t>(axis) + 1));
     const bool log = s.anchor.op == Op::log_softmax;
     RowText text;
-    text.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
-                     (log ? float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); }) : "");
+    text.functions =
+        float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
+        (log ? float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); }) : std::string(share_text()));
     text.take = kTake;
     text.staged = kStaged;
     text.chains = kSums;
-    text.before =
-        log ? "    const float sum = octavo_log(parts[row]), largest = squares[row];\n" : "    const float sum = parts[row];\n";
+    text.before = log ? "    const float sum = octavo_log(parts[row]), largest = squares[row];\n"
+                      : "    const float sum = parts[row], inverse = __fdiv_rn(1.0f, sum);\n";
     text.each = log ? "      octavo_load_x(e, x + at.x + i * kSize);\n      OCTAVO_UNROLL\n"
                       "      for (int v = 0; v < kRun; ++v) acc[v] = __fsub_rn(__fsub_rn(e[v], largest), sum);\n"
-                    : "      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) acc[v] = __fdiv_rn(e[v], sum);\n";
+                    : "      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) acc[v] = octavo_share(e[v], sum, inverse);\n";
     return RowKernel{std::move(rows), std::move(text)};
   }
 };
