@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/causes/kernels.h"
 #include "base/hash.h"
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
@@ -135,7 +136,7 @@ class GpuProvider final : public region::Provider {
       Tactic none;
       none.provider = kProvider;
       none.family = ir::name_of(r.stages[0].anchor.op);
-      out.push_back({std::move(none), {because<Cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
+      out.push_back({std::move(none), {because<cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
     }
     return out;
   }

@@ -11,7 +11,7 @@
 
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
 
 namespace octavo::plan {
 

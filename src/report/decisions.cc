@@ -7,7 +7,12 @@
 #include <map>
 #include <set>
 
+#include "base/causes/ir.h"
+#include "base/causes/plan_layout.h"
+#include "base/causes/plan_precision.h"
+#include "base/causes/plan_regions.h"
 #include "plan/candidates/registry.h"
+#include "plan/effort.h"
 #include "region/tensor_ref.h"
 #include "report/sentences.h"
 
@@ -36,7 +41,7 @@ bool requantizes(const Region& r) {
 /// A pass that only rounds: of one that computes something, the data and the result have different meanings and so different scales.
 bool only_rounds(const Region& r) {
   return std::all_of(r.reasons.begin(), r.reasons.end(), [](const Reason& why) {
-    if (why.cause != Cause::pointwise_pass) return true;
+    if (why.cause != cause::pointwise_pass) return true;
     const auto& ops = std::get<std::vector<std::string>>(why.values[0]);
     return std::all_of(ops.begin(), ops.end(), [](const std::string& op) {
       return op == "view" || op == "quantize" || op == "dequantize" || op == "cast";
@@ -124,11 +129,11 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
 
 std::string way_out(const Region& r) {
   if (r.precision == region::Work::move) {
-    if (has(r.reasons, Cause::reader_needs_channels_last) || has(r.reasons, Cause::store_needs_channels_last))
+    if (has(r.reasons, cause::reader_needs_channels_last) || has(r.reasons, cause::store_needs_channels_last))
       return "a reader or a network output needs another order of dimensions: take the output in NHWC (--bind), or drop the "
              "Transpose or "
              "Reshape";
-    if (has(r.reasons, Cause::input_is_part_of_another))
+    if (has(r.reasons, cause::input_is_part_of_another))
       return "copy the input into the larger tensor yourself, or drop the Concat of a network input";
     return "one tensor is needed at two places in memory: drop the second Concat, Split or output, or give both the same scale";
   }
@@ -141,19 +146,21 @@ std::string way_out(const Region& r) {
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.from_float32()) {
-    if (has(r.reasons, Cause::input_on_two_grids))
-      return "give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part";
-    if (has(r.reasons, Cause::kept_for_max_error) || has(r.reasons, Cause::kept_with_neighbours_for_max_error))
+    if (has(r.reasons, cause::input_on_two_grids))
+      return fmt::format(
+          "give both parts the same scale, the larger one, or build with --effort {} or more, which also tries int8 part by part",
+          plan::first_effort(&plan::Effort::searches));
+    if (has(r.reasons, cause::kept_for_max_error) || has(r.reasons, cause::kept_with_neighbours_for_max_error))
       return "give the tensors around it better ranges, or allow a larger --max-error";
-    if (has(r.reasons, Cause::faster_by_parts)) return "";
-    if (has(r.reasons, Cause::tensor_without_range)) return "give the tensor named above a range";
-    if (has(r.reasons, Cause::tensor_kept_by_rule) || has(r.reasons, Cause::kept_by_rule)) return "change the --precision rule";
-    if (has(r.reasons, Cause::type_not_allowed)) return "allow int8 with --allow";
-    if (has(r.reasons, Cause::input_not_quantized) || has(r.reasons, Cause::input_part_not_quantized) ||
-        has(r.reasons, Cause::weights_not_quantized))
+    if (has(r.reasons, cause::faster_by_parts)) return "";
+    if (has(r.reasons, cause::tensor_without_range)) return "give the tensor named above a range";
+    if (has(r.reasons, cause::tensor_kept_by_rule) || has(r.reasons, cause::kept_by_rule)) return "change the --precision rule";
+    if (has(r.reasons, cause::type_not_allowed)) return "allow int8 with --allow";
+    if (has(r.reasons, cause::input_not_quantized) || has(r.reasons, cause::input_part_not_quantized) ||
+        has(r.reasons, cause::weights_not_quantized))
       return "put a QuantizeLinear/DequantizeLinear pair on the tensor named above";
-    if (has(r.reasons, Cause::no_integer_form)) return "no Q/DQ pair changes this: Octavo computes this operator in float32";
-    if (has(r.reasons, Cause::input_off_kept_grid))
+    if (has(r.reasons, cause::no_integer_form)) return "no Q/DQ pair changes this: Octavo computes this operator in float32";
+    if (has(r.reasons, cause::input_off_kept_grid))
       return "put the same QuantizeLinear/DequantizeLinear pair on its input and on its result";
   }
   return "";

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/causes/plan_regions.h"
 #include "base/hash.h"
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
@@ -145,7 +146,7 @@ void describe(json& j, const Region& r, const Plan& plan) {
     const bool recodes = r.precision.has_codes();
     const ReasonValue view = std::vector<std::string>{"view"};
     const bool pure = recodes && std::any_of(r.reasons.begin(), r.reasons.end(), [&](const Reason& why) {
-                        return why.cause == Cause::pointwise_pass && why.values[0] == view;
+                        return why.cause == cause::pointwise_pass && why.values[0] == view;
                       });
     if (r.precision == region::Work::move || pure) {
       kind("Reformat", "Reformat");

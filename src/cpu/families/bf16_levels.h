@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/cost_model.h"
 #include "cpu/family.h"
 #include "cpu/products/bf16_products.h"
 
@@ -30,7 +31,7 @@ struct Bf16Level {
   }
   /// Clocks of a multiplication, with what its packing and its sums take.
   [[nodiscard]] double clocks_of_product() const {
-    return on_tiles ? 1.0 / 200 : 1.0 / 36;
+    return 1.0 / (on_tiles ? kBf16ProductsAClockOnTiles : kBf16ProductsAClock);
   }
 };
 inline constexpr Bf16Level kBf16Tiles{Isa::amx, true}, kBf16Registers{Isa::avx512vnni, false};

@@ -6,6 +6,7 @@
 #include <bit>
 #include <map>
 
+#include "base/causes/kernels.h"
 #include "base/machine.h"
 #include "cpu/jit/constants.h"
 #include "cpu/jit/fetch.h"
@@ -132,7 +133,7 @@ Reasons plan_sliding_window(const region::Region& region, const region::Plan& pl
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   d.bias_operand = take_bias(stage, plan, d.epilogue);
   if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) {
-    why.insert(why.begin(), because<Cause::epilogue_not_requantize>());
+    why.insert(why.begin(), because<cause::epilogue_not_requantize>());
     return why;
   }
   if (!foldable(stage, plan, d.requant)) return unmet("scale and bias", "computed at run time", "constant");

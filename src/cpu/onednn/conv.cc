@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "base/causes/kernels.h"
 #include "cpu/assumed.h"
 #include "cpu/onednn/conv_setting.h"
 #include "cpu/onednn/onednn.h"
@@ -176,7 +177,7 @@ class OneDnnConvFamily final : public Family {
   Reasons why_not(const Region& r, const Plan&) const override {
     // oneDNN chooses its instruction set itself, so under a cap below the processor's own it cannot be used.
     if (best_isa() != detected_isa() || assumes_processor())
-      return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
+      return {because<cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
                                                      octavo::cpu::name_of(best_isa()))};
     // Without the instructions the library would compute as slowly as in f32, from data less exact.
     if (row_.type == ir::DType::bf16 && !has_bf16()) return why_lacking({"avx512bf16"});

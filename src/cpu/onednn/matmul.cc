@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/causes/kernels.h"
 #include "cpu/assumed.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
@@ -169,7 +170,7 @@ class OneDnnMatmulFamily final : public Family {
   }
   Reasons why_not(const Region& r, const Plan&) const override {
     if (best_isa() != detected_isa() || assumes_processor())
-      return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
+      return {because<cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
                                                      octavo::cpu::name_of(best_isa()))};
     const auto t = setting_of(only(r));
     if (!t) return refusal_of(t);

@@ -7,7 +7,6 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
-#include "plan/candidates/by_image.h"
 #include "plan/options.h"
 #include "plan/plan.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/causes/plan_search.h"
 #include "plan/search/margins.h"
 #include "region/key.h"
 
@@ -17,7 +18,7 @@ void elect_by_estimates(Ballot& b) {
     first = b.by[i];
     if (b.winner < 0 || b.offers[i].cost < b.offers[static_cast<std::size_t>(b.winner)].cost) b.winner = static_cast<int>(i);
   }
-  b.why = because<Cause::tactic_first_by_estimate>();
+  b.why = because<cause::tactic_first_by_estimate>();
 }
 
 void elect_by_times(Ballot& b) {
@@ -29,8 +30,8 @@ void elect_by_times(Ballot& b) {
   for (std::size_t i = 0; i < b.times.size() && b.winner < 0; ++i) {
     if (b.times[i].seconds >= 0 && b.times[i].seconds <= least * (2 - kPart)) b.winner = static_cast<int>(i);
   }
-  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? because<Cause::tactic_fastest>()
-                                                                       : because<Cause::tactic_preferred>(kPartPercent);
+  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? because<cause::tactic_fastest>()
+                                                                       : because<cause::tactic_preferred>(kPartPercent);
 }
 
 }  // namespace
@@ -61,13 +62,13 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const Pla
                               region::key(r, plan)));
     }
     b.winner = static_cast<int>(found - b.offers.begin());
-    b.why = because<Cause::tactic_pinned>();
+    b.why = because<cause::tactic_pinned>();
     for (const TacticTime& t : b.times) {
       if (t.seconds >= 0 && (b.price < 0 || t.seconds < b.price)) b.price = t.seconds;
     }
     return b;
   }
-  if (costs.source() == "estimates") {
+  if (costs.source() == CostSource::estimates) {
     elect_by_estimates(b);
   } else {
     elect_by_times(b);

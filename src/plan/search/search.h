@@ -11,10 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_line.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/candidates/choices.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
 
 namespace octavo::plan {
 
@@ -30,6 +31,7 @@ struct Searched {
   std::vector<region::Decision> decisions;
   double default_seconds = 0, best_seconds = 0;  ///< sums of region prices
   bool changed = false;                          ///< best is not the default plan
+  OCTAVO_OUT_OF_LINE(Searched);
 };
 /// Effort 0 and 1: the default plan, but for choices of PlanOptions::priced; unpriced where it raises none of them.
 [[nodiscard]] Result<Searched> search(const ir::Graph& normalized, const PlanContext& context);
