@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test test-all replay replay-list test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
+.PHONY: all build setup setup-run run test test-all replay replay-list test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -12,7 +12,10 @@ setup:                ## install what is missing: Debian packages, and Python pa
 build: setup          ## the library, the command, the Python package and the tests, in build/release
 	@scripts/build.sh release $(JOBS)
 
-run: setup            ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
+setup-run:            ## install what `make run` needs and nothing else
+	@scripts/setup.sh run
+
+run: setup-run        ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
 	@scripts/build.sh release $(JOBS) octavo_command
 	@scripts/run_demo.sh build/release
 

@@ -11,9 +11,16 @@ exec 9>build/$preset.lock  # two builds of one folder at once would spoil it
 flock 9
 started=$SECONDS
 [[ -f build/$preset/build.ninja ]] || echo "build: compiling into build/$preset with $jobs jobs; some minutes the first time"
+# The command alone needs neither GoogleTest nor a Python extension; whoever builds more configures again.
+alone=()
+if [[ ${targets[*]-} == octavo_command ]]; then
+  alone=(-DOCTAVO_TESTS=OFF -DOCTAVO_PYTHON=OFF)
+elif grep -qs '^OCTAVO_TESTS:BOOL=OFF' "build/$preset/CMakeCache.txt"; then
+  rm "build/$preset/CMakeCache.txt" "build/$preset/build.ninja"
+fi
 if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt build/$preset/build.ninja ]]; then
   # Groups of files make a build from nothing several times faster, and a build after an edit slower. `cmake --preset release` by hand has no groups.
-  cmake --preset "$preset" -DOCTAVO_UNITY=ON >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: cmake --preset $preset failed" >&2; exit 1; }
+  cmake --preset "$preset" -DOCTAVO_UNITY=ON ${alone[@]+"${alone[@]}"} >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: cmake --preset $preset failed" >&2; exit 1; }
 fi
 if [[ -t 1 ]]; then
   cmake --build "build/$preset" -j "$jobs" ${targets[@]+--target "${targets[@]}"}

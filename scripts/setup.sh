@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
+# setup.sh [run]: installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
+# `run`: what the command and its demonstration need. Without it: also what the Python package, the tests and the benchmarks need.
 # Says what it does; a second run finds nothing to do and takes a fraction of a second. Asks nothing, reads no input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev
-  nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libnghttp2-dev libssl-dev
-  libgtest-dev libbenchmark-dev openssl python3-dev python3-venv g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
+  nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libssl-dev python3-venv)
+requirements=(requirements-run.txt)
+if [[ ${1:-} != run ]]; then
+  packages+=(libnghttp2-dev libgtest-dev openssl python3-dev g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
+  requirements=(requirements.txt requirements-run.txt requirements-serving.txt)
+fi
 
 if command -v dpkg-query >/dev/null; then
   missing=()
@@ -40,10 +45,14 @@ else
   done
 fi
 
-want=$({ cat requirements.txt requirements-serving.txt; python3 --version; } | sha256sum | cut -d' ' -f1)
-if [[ ! -x .venv/bin/python || $(cat .venv/requirements.sha256 2>/dev/null || true) != "$want" ]]; then
-  echo "setup: installing requirements.txt into .venv"
+# One file for each set that is installed. The whole set contains the one of `run`.
+digest() { { cat "$@"; python3 --version; } | sha256sum | cut -d' ' -f1; }
+whole=$(digest requirements.txt requirements-run.txt requirements-serving.txt)
+want=$(digest "${requirements[@]}")
+have=$(cat .venv/requirements.sha256 2>/dev/null || true)
+if [[ ! -x .venv/bin/python || ($have != "$want" && $have != "$whole") ]]; then
+  echo "setup: installing ${requirements[0]} into .venv"
   python3 -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements.txt </dev/null
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r "${requirements[0]}" </dev/null
   echo "$want" >.venv/requirements.sha256
 fi
