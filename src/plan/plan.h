@@ -23,7 +23,7 @@ struct Planned {
   region::Plan plan;
   ir::Graph graph;                          ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
   PermitReport permitted;                   ///< with ranges: what they made of the network
-  double seconds = 0;                       ///< forecast: the sum of the regions' prices; 0 at efforts 0 and 1
+  double seconds = 0;                       ///< forecast: the sum of the regions' prices; 0 where no choice was priced
   std::vector<rewrite::RunReport> reports;  ///< laws, float rules, laws again: applications, times, reasons of refusals
   OCTAVO_OUT_OF_LINE(Planned);
 };

@@ -14,6 +14,7 @@
 #include "plan/candidates/registry.h"
 #include "plan/effort.h"
 #include "region/tensor_ref.h"
+#include "report/costs.h"
 #include "report/sentences.h"
 
 namespace octavo::report {
@@ -43,8 +44,9 @@ bool only_rounds(const Region& r) {
   return std::all_of(r.reasons.begin(), r.reasons.end(), [](const Reason& why) {
     if (why.cause != cause::pointwise_pass) return true;
     const auto& ops = std::get<std::vector<std::string>>(why.values[0]);
-    return std::all_of(ops.begin(), ops.end(), [](const std::string& op) {
-      return op == "view" || op == "quantize" || op == "dequantize" || op == "cast";
+    return std::all_of(ops.begin(), ops.end(), [](const std::string& name) {
+      const auto op = ir::find_op(name);
+      return op == ir::Op::view || op == ir::Op::quantize || op == ir::Op::dequantize || op == ir::Op::cast;
     });
   });
 }
@@ -96,7 +98,7 @@ std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
     if (!concerns) continue;
     std::string text = fmt::format("{} at {}: {} ({})", d.choice, d.where,
                                    plan::description_of(d.choice, d.candidates[d.chosen].name), sentences(d.reasons));
-    const std::string_view source = plan.cost_source == "measured" ? "measured " : "estimated ";
+    const std::string_view source = measured(plan) ? "measured " : "estimated ";
     for (const auto& c : d.candidates) {
       const std::string what = c.seconds >= 0    ? fmt::format("{}{}", source, price(c.seconds))
                                : c.notes.empty() ? price(-1)
@@ -176,20 +178,20 @@ std::string extras(const Plan& plan) {
   std::string out;
   double sum = 0;
   int count = 0;
-  const bool measured = plan.cost_source == "measured";
+  const char* times = measured(plan) ? "measured" : "estimated";
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
     const std::string_view kind = kind_of(r, plan);
     if (kind.empty()) continue;
     ++count;
     if (r.seconds >= 0) sum += r.seconds;
-    out += fmt::format("{} {}: {}, {} {}\n  because   {}\n  caused by {}\n", kind, i, r.name, measured ? "measured" : "estimated",
-                       price(r.seconds), sentences(r.reasons), fmt::join(r.onnx_nodes, ", "));
+    out += fmt::format("{} {}: {}, {} {}\n  because   {}\n  caused by {}\n", kind, i, r.name, times, price(r.seconds),
+                       sentences(r.reasons), fmt::join(r.onnx_nodes, ", "));
     if (const auto way = way_out(r); !way.empty()) out += fmt::format("  change it {}\n", way);
     for (const auto& d : decisions_about(r, plan)) out += fmt::format("  weighed   {}\n", d);
   }
   if (count == 0) return "no copies, no requantizing passes, no float layers\n";
-  return out + fmt::format("{} in all, {} {} together\n", count, measured ? "measured" : "estimated", price(sum));
+  return out + fmt::format("{} in all, {} {} together\n", count, times, price(sum));
 }
 
 Result<std::string> tensor(const Plan& plan, const std::string& name) {

@@ -113,8 +113,8 @@ void convolution(json& j, const Stage& s, const Plan& plan, const std::string& p
   j["Bias"] = {{"Type", "Float"}, {"Count", e.bias}};
   j["HasBias"] = e.bias > 0 ? 1 : 0;
   j["HasSparseWeights"] = 0;
-  j["Activation"] = e.activation;
-  j["HasReLU"] = e.activation == "NONE" ? 0 : 1;
+  j["Activation"] = name_of(e.activation);
+  j["HasReLU"] = e.activation == Activation::none ? 0 : 1;
 }
 
 /// Each output channel reads one input channel of its own.

@@ -60,7 +60,7 @@ struct Realized {
 [[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context);
 
 /// Every choice that the plan of the defaults raises, in a canonical order (graph order). Disabled ones are left out. `all`: also those
-/// that below effort 4 are not asked for, because so little lies between the regions that it stays in cache anyway.
+/// that are asked for with Effort::small_choices alone, because so little lies between the regions that it stays in cache anyway.
 [[nodiscard]] std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options,
                                                bool all = false);
 
