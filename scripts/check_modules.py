@@ -3,8 +3,9 @@
 Reads every #include "module/..." and every octavo_module(...) line. Also checks that what an engine needs at run time includes neither
 the importer nor the planner, that only api, cli and python see the public headers, and that no text in a module other than cpu and cuda
 spells a tactic or an instruction set: the properties of region::Tactic say what others need to know; and that no module behind the
-planner looks up an attribute by its name: ir/facts.h has read them once; and that the rooms of cuda (its folders) include only what ROOMS
-says. Prints each violation; exit status 1 if any.
+planner looks up an attribute by its name: ir/facts.h has read them once; that the rooms of cuda (its folders) include only what ROOMS
+says; that the folders of the planner keep their order; that levels of effort are compared in plan/effort.h alone; and that texts are compared
+only where a text is read. Prints each violation; exit status 1 if any.
 """
 import pathlib
 import re
@@ -23,6 +24,14 @@ SPELLING = re.compile(r"(?<!/)\b(?:cpu|cuda)\.[a-z]|avx|amx|vnni|^portable$|\.po
 COMPILER = re.compile(r"__builtin_cpu_supports\(|__attribute__\(\(target(?:_clones)?\(")
 TYPED = {"region", "reference", "cpu", "cuda", "engine", "tune", "report"}
 LOOK_UP = re.compile(r"\bget_(?:int|ints|text|float|floats)\(")
+# Folders of plan/, in order. Its files without a folder are what all of them share.
+PLAN_ORDER = "regions layout lowering candidates search precision advice".split()
+LEVEL = re.compile(r"\beffort\b\s*(?:[<>]=?|[!=]=)|(?:[<!=]=|(?<!-)[<>]=?)\s*(?:\w+(?:\.|->))*effort\b|\[[^\]]*\beffort\b\s*\]")
+LEVEL_TABLE = "src/plan/effort.h"
+DECIDING = {"rewrite", "region", "reference", "plan", "engine", "tune", "report"}
+# What reads a text that comes from outside (a file, the caller's words, the system), and what lays out text for people.
+READERS = {"from_json.cc", "reason_json.cc", "from_key.cc", "timing_cache.cc", "file.cc", "signature.cc", "cores.cc", "bind.cc", "permit.cc", "narrow_marks.cc", "sentences.cc", "text.cc"}
+COMPARED = re.compile(r'[!=]=\s*"|"\s*[!=]=[^=]|\.(?:find|starts_with|ends_with)\("')
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -63,6 +72,27 @@ def spellings(module, text, where):
                 yield f'{where}:{number}: module "{module}" spells "{m.group(1)}", which only cpu and cuda may: ask the tactic\'s properties'
 
 
+def decisions(module, text, where):
+    """Decisions that compare levels of effort, or texts."""
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split("//")[0]
+        if where.as_posix() != LEVEL_TABLE and LEVEL.search(LITERAL.sub('""', code)):
+            yield f"{where}:{number}: compares a level of effort; ask a column of {LEVEL_TABLE}"
+        if module in DECIDING and where.name not in READERS and COMPARED.search(code):
+            yield f"{where}:{number}: compares a text; decide by typed data, or list the file among READERS if it reads a text from outside"
+
+
+def check_plan(folder, needs, where):
+    """Of an include of plan/ in plan/."""
+    parts = pathlib.PurePath(needs).parts
+    if folder in PLAN_ORDER and len(parts) == 3 and parts[0] == "plan":
+        if parts[1] not in PLAN_ORDER:
+            return f"{where}: plan/{parts[1]} is not a folder of the planner"
+        if PLAN_ORDER.index(parts[1]) > PLAN_ORDER.index(folder):
+            return f"{where}: plan/{folder} uses plan/{parts[1]}, which comes later"
+    return None
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     problems, files = [], 0
@@ -78,6 +108,7 @@ def main():
             for m in LOOK_UP.finditer(text) if module in TYPED else ():
                 problems.append(f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start()) + 1}: module \"{module}\" looks an attribute up; "
                                 "read the facts of the anchor or node (ir/facts.h)")
+            problems += decisions(module, text, path.relative_to(root))
             for m in INCLUDE.finditer(text):
                 where = f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start(1)) + 1}"
                 first = m.group(1).split("/")[0]
@@ -89,6 +120,8 @@ def main():
                 problems.append(check(module, first, where))
                 within = m.group(1).partition("/")[2] if first == module else None
                 problems.append(check_room(module, path.relative_to(folder).as_posix(), within, where))
+                if module == "plan":
+                    problems.append(check_plan(path.relative_to(folder).parts[0], m.group(1), where))
         lists = folder / "CMakeLists.txt"
         if lists.exists():
             for m in re.finditer(r"octavo_module\(\s*(\w+)([^)]*)\)", lists.read_text()):
@@ -97,7 +130,7 @@ def main():
                 for needs in m.group(2).split():
                     problems.append(check(module, needs, f"src/{module}/CMakeLists.txt"))
     problems = [p for p in problems if p]
-    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} modules: each includes only modules to its left, none but cpu and cuda spells tactics, none behind the planner looks up attributes")
+    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} modules: each includes only modules to its left, none but cpu and cuda spells tactics, none behind the planner looks up attributes or decides by texts")
     sys.exit(1 if problems else 0)
 
 

@@ -1,13 +1,14 @@
 """Checks that each rewrite rule has one name everywhere: check_rules.py [ROOT]
 
 For every src/<module>/rules/<file>.cc: the text that Rule::name() returns (the switch --disable=<name>) is the file name with dashes, its opening
-comment names the rule, and tests/<module>/rules/<file>.irt exists and runs it; nothing is tested that is not there; and docs/rules.md is what
-scripts/rules_page.py writes from the sources.
+comment names the rule, and tests/<module>/rules/<file>.irt exists and runs it; nothing is tested that is not there; and docs/rules.md, docs/schema.md and the efforts
+of docs/planner.md are what scripts/rules_page.py, scripts/schema_page.py and scripts/effort_page.py write from the sources.
 """
 import pathlib
 import re
 import sys
 
+import effort_page
 import rules_page
 import schema_page
 
@@ -40,7 +41,9 @@ def main():
             problems.append(f"{path.relative_to(root)}: tests a rule that no file in src/*/rules defines")
     if problem := rules_page.problem_with(root):
         problems.append(problem)
-    if (root / "src/base/causes.def").exists() and (problem := schema_page.problem_with(root)):
+    if (root / "src/base/causes").exists() and (problem := schema_page.problem_with(root)):
+        problems.append(problem)
+    if (root / "docs/planner.md").exists() and (problem := effort_page.problem_with(root)):
         problems.append(problem)
     print("\n".join(problems) if problems else f"{len(names)} rules: file, name, test and documentation agree")
     sys.exit(1 if problems else 0)

@@ -1,7 +1,7 @@
 """Writes the generated part of docs/rules.md from the sources: rules_page.py [ROOT] [--check]
 
 A law or float rule is a file src/<module>/rules/<name>.cc. Its opening comment is "// NAME:  EQUATION" and the fields Why, Exact, Needs, Order;
-it refuses with the causes that it names (Cause::...), and with those of the helpers in src/quant/moving.cc that it calls; their sentences are
+it refuses with the causes that it names (cause::...), and with those of the helpers in src/quant/moving.cc that it calls; their sentences are
 those of src/report/sentences.def. What the planner fuses, chooses and places is described by comment blocks "// Fusion|Candidate|Placing NAME:
 EQUATION" in src/plan, with the same fields; a field Says lists functions of the same file (.h or .cc) whose causes are the refusals. Names,
 efforts and candidates of choices are those of src/plan/candidates/registry.cc. What is not written there is not on the page, and a field that
@@ -9,6 +9,7 @@ is missing is an error. Text of the page outside the two marks is written by han
 """
 import re
 
+import effort_page
 import generated
 from generated import Problem
 
@@ -72,7 +73,7 @@ def sentences_of(root):
 
 def texts_in(code, sentences):
     """The sentences of the causes that the code names, in its order."""
-    return unique(sentences[c] for c in re.findall(r"\bCause::(\w+)", code) if c in sentences)
+    return unique(sentences[c] for c in re.findall(r"\bcause::(\w+)", code) if c in sentences)
 
 
 def body_of(code, function):
@@ -120,7 +121,7 @@ def read_blocks(root, sentences):
             fields = fields_of(rest.splitlines(), f"{where}: {kind} {name}", (*FIELDS, "Says"))
             texts = []
             for function in filter(None, re.split(r",\s*", fields.get("Says", ""))):
-                files = [f for f in (path, path.with_suffix(".cc"), root / "src/plan/regions/lower.cc") if f.exists()]
+                files = [f for f in (path, path.with_suffix(".cc"), root / "src/plan/lowering/lower.cc") if f.exists()]
                 body = next((b for b in (body_of(uncommented(f.read_text()), function) for f in files) if b), None)
                 if body is None:
                     raise Problem(f"{where}: {kind} {name}: there is no function {function}")
@@ -134,11 +135,12 @@ def read_registry(root):
     path = root / "src/plan/candidates/registry.cc"
     if not path.exists():
         return {}
-    entry = re.compile(r'\{"([a-z-]+)",\s*k(\w+),\s*(\d),\s*"([^"]*)",\s*(true|false),\s*\{\{((?:\s*\{"[^"]*",\s*"[^"]*"\},?)+)\s*\}\}\}')
+    entry = re.compile(r'\{"([a-z-]+)",\s*k(\w+),\s*k(\w+),\s*"([^"]*)",\s*(true|false),\s*\{\{((?:\s*\{"[^"]*",\s*"[^"]*"\},?)+)\s*\}\}\}')
     code = re.sub(r"\{\{\{", "{{ {", path.read_text())
+    levels = {"Every": 0, "Searched": effort_page.first(root, "searches"), "Compared": effort_page.first(root, "compares_plans")}
     out = {}
     for name, by, effort, needs, forced, candidates in entry.findall(code):
-        out[name] = (by, int(effort), needs, forced == "true", re.findall(r'\{"([^"]*)",\s*"([^"]*)"\}', candidates))
+        out[name] = (by, levels[effort], needs, forced == "true", re.findall(r'\{"([^"]*)",\s*"([^"]*)"\}', candidates))
     if not out:
         raise Problem("src/plan/candidates/registry.cc: no entry is written as scripts/rules_page.py expects it")
     return out

@@ -1,6 +1,6 @@
 """Writes docs/explain.schema.json and the table of causes in docs/schema.md from the sources: schema_page.py [ROOT] [--check]
 
-Causes and their fields are those of src/base/causes.def, sentences those of src/report/sentences.def, the version is kSchema of
+Causes and their fields are those of src/base/causes/, sentences those of src/report/sentences.def, the version is kSchema of
 src/report/schema.h. The JSON Schema (draft 2020-12) describes `octavo explain --json` at its root, and under $defs the layers of Python's
 Engine.layers (`layers`), the layer list of --exportLayerInfo (`layer_info`) and the times of --exportProfile (`profile`).
 """
@@ -19,7 +19,8 @@ SECONDS, REASONS = {"type": "number", "minimum": 0}, {"type": "array", "items": 
 
 def causes_of(root):
     """[(cause, [(field, kind)])] in order."""
-    text = (root / "src/base/causes.def").read_text()
+    files = re.findall(r'^#include "(.*)"$', (root / "src/base/causes/all.def").read_text(), re.M)
+    text = "".join((root / "src" / file).read_text() for file in files)
     return [(name, [tuple(f.split(":")) for f in fields.split()]) for name, fields in re.findall(r'^OCTAVO_CAUSE\((\w+), "(.*)"\)$', text, re.M)]
 
 

@@ -14,6 +14,7 @@
 #include "cuda/device/gpu_device.h"
 #include "cuda/provider.h"
 #include "ir/text.h"
+#include "plan/effort.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
 #include "region/bound_value.h"
@@ -110,14 +111,14 @@ engine::Devices devices(std::string_view device) {
 }
 
 Status remake_code(region::Plan& plan, std::string_view device) {
-  const auto on_gpu = [](const region::Region& r) { return r.tactic.provider == "cuda"; };
+  const auto on_gpu = [](const region::Region& r) { return cuda::provider().knows(r.tactic); };
   if (std::none_of(plan.regions.begin(), plan.regions.end(), on_gpu)) return {};
   return cuda::remake_kernels(plan, gpu_of(device).value_or(0), engine::available_cores());
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
   const std::optional<int> gpu = gpu_of(build.device);
-  if (options.effort == 0 || (build.device != "cpu" && !gpu) || options.costs != nullptr) return {};
+  if (!plan::effort_at(options.effort).measures || (build.device != "cpu" && !gpu) || options.costs != nullptr) return {};
   tune::TuneOptions tuning;
   if (gpu) {
     tuning.devices = devices(build.device);
@@ -199,8 +200,9 @@ Status check_options(const PipelineOptions& options) {
     return fail(ErrorKind::usage, fmt::format("max error {}: it is a part of an output's largest magnitude, 0 or more, as 0.02",
                                               *options.plan.max_error));
   }
-  if (options.plan.effort < 0 || options.plan.effort > 5) {
-    return fail(ErrorKind::usage, fmt::format("build: effort {} asked for; 0 to 5 are known", options.plan.effort));
+  if (!plan::is_effort(options.plan.effort)) {
+    return fail(ErrorKind::usage,
+                fmt::format("build: effort {} asked for; 0 to {} are known", options.plan.effort, plan::kMostEffort));
   }
   if (options.plan.threads >= 0) return {};
   return fail(ErrorKind::usage,

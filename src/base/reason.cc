@@ -7,14 +7,30 @@
 #include <charconv>
 
 namespace octavo {
-namespace {
 
-constexpr std::string_view kNames[] = {
-#define OCTAVO_CAUSE(name, fields) #name,
-#include "base/causes.def"
-};
+OCTAVO_DEFINE_OUT_OF_LINE(Reason);
 
-}  // namespace
+Reason::Reason(Cause why, std::vector<ReasonValue> of) : cause(why), values(std::move(of)) {}
+
+void Reason::add(std::int64_t value) {
+  values.emplace_back(value);
+}
+
+void Reason::add(double value) {
+  values.emplace_back(value);
+}
+
+void Reason::add(std::string value) {
+  values.emplace_back(std::move(value));
+}
+
+void Reason::add(std::vector<std::string> value) {
+  values.emplace_back(std::move(value));
+}
+
+bool operator==(const Reason& a, const Reason& b) {
+  return a.cause == b.cause && a.values == b.values;
+}
 
 double detail::shortest(float value) {
   const std::string text = fmt::format("{}", value);
@@ -23,18 +39,8 @@ double detail::shortest(float value) {
   return out;
 }
 
-std::string_view name_of(Cause cause) {
-  return kNames[static_cast<std::size_t>(cause)];
-}
-
-std::optional<Cause> find_cause(std::string_view name) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) return std::nullopt;
-  return static_cast<Cause>(found - std::begin(kNames));
-}
-
 bool well_formed(const Reason& reason) {
-  if (static_cast<std::size_t>(reason.cause) >= kCauses || reason.values.size() != field_count(reason.cause)) return false;
+  if (name_of(reason.cause).empty() || reason.values.size() != field_count(reason.cause)) return false;
   for (std::size_t i = 0; i < reason.values.size(); ++i) {
     const ReasonValue& v = reason.values[i];
     switch (field_of(reason.cause, i).kind) {

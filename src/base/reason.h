@@ -1,12 +1,18 @@
-// Reasons are data: a cause from one list, and its values. The English sentence of a cause stands in report/sentences.def and nowhere else;
-// whoever decides something compares causes and values, never text.
+// Reasons are data: a cause and its values. The English sentence of a cause stands in report/sentences.def and nowhere else; whoever
+// decides something compares causes and values, never text.
+//
+// The causes of a module stand in base/causes/MODULE.def, one line a cause: OCTAVO_CAUSE(name, fields). `fields` lists "name:kind" separated
+// by blanks; the kinds are those of ValueKind. The name is what plans, engine files and `explain --json` say, so it stays as it is once
+// released. base/causes/MODULE.h declares cause::NAME: a new cause compiles those files anew that include its header, and the two that list
+// all causes, base/causes.cc and report/sentences.cc.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
-#include <ranges>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -14,13 +20,12 @@
 #include <variant>
 #include <vector>
 
+#include "base/out_of_line.h"
+
 namespace octavo {
 
-/// Why something is as it is. base/causes.def lists them with their fields.
-enum class Cause : std::uint16_t {
-#define OCTAVO_CAUSE(name, fields) name,
-#include "base/causes.def"
-};
+/// Why something is as it is: a hash of the cause's name.
+enum class Cause : std::uint32_t {};
 
 /// What a field holds. `integer`: an int64. `number`, `ratio`, `seconds`: a double (a ratio and a time are shown with four digits).
 /// `text`: a word of the compiler's own (an operator, a type, a grid, a tactic). `name`: the name of a node or a tensor, shown in
@@ -38,25 +43,50 @@ using ReasonValue = std::variant<std::int64_t, double, std::string, std::vector<
 struct Reason {
   Cause cause{};
   std::vector<ReasonValue> values;
-  friend bool operator==(const Reason&, const Reason&) = default;
+  OCTAVO_OUT_OF_LINE(Reason);
+  explicit Reason(Cause why, std::vector<ReasonValue> of = {});
+  void add(std::int64_t value);
+  void add(double value);
+  void add(std::string value);
+  void add(std::vector<std::string> value);
+  friend bool operator==(const Reason& a, const Reason& b);
 };
 /// Several reasons of one decision, the most important first.
 using Reasons = std::vector<Reason>;
 
 namespace detail {
 
-inline constexpr std::string_view kFieldLists[] = {
-#define OCTAVO_CAUSE(name, fields) fields,
-#include "base/causes.def"
-};
+/// FNV-1a. base/causes.cc checks that no two causes have the same.
+constexpr Cause cause_named(std::string_view name) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return static_cast<Cause>(hash);
+}
+
+/// FieldsOf<cause>::list: the fields as the cause's line spells them.
+template <Cause cause>
+struct FieldsOf;
 
 constexpr ValueKind kind_of(std::string_view word) {
   constexpr std::pair<std::string_view, ValueKind> kKinds[] = {
       {"integer", ValueKind::integer}, {"number", ValueKind::number}, {"ratio", ValueKind::ratio}, {"seconds", ValueKind::seconds},
       {"text", ValueKind::text},       {"name", ValueKind::name},     {"names", ValueKind::names}};
   std::size_t i = 0;
-  while (kKinds[i].first != word) ++i;  // a word that is no kind does not compile: causes.def is read in constant expressions only
+  while (kKinds[i].first != word)
+    ++i;  // a word that is no kind does not compile: base/causes.cc reads all lines in a constant expression
   return kKinds[i].second;
+}
+
+constexpr std::size_t count_fields(std::string_view list) {
+  std::size_t n = 0;
+  for (const char c : list) n += c == ':' ? 1 : 0;
+  return n;
+}
+constexpr Field field_at(std::string_view list, std::size_t index) {
+  for (; index > 0; --index) list.remove_prefix(list.find(' ') + 1);
+  list = list.substr(0, list.find(' '));
+  const std::size_t colon = list.find(':');
+  return {list.substr(0, colon), kind_of(list.substr(colon + 1))};
 }
 
 /// The shortest decimal that reads back as the same float, as a double.
@@ -71,8 +101,9 @@ constexpr bool holds(ValueKind kind) {
   return kind == ValueKind::names;
 }
 
+/// What Reason::add takes.
 template <class T>
-ReasonValue value_of(T&& v) {
+auto value_of(T&& v) {
   using D = std::remove_cvref_t<T>;
   if constexpr (std::integral<D>) {
     return static_cast<std::int64_t>(v);
@@ -89,34 +120,27 @@ ReasonValue value_of(T&& v) {
 
 }  // namespace detail
 
-inline constexpr std::size_t kCauses = std::size(detail::kFieldLists);
-
-/// The number of fields of a cause, and field `index` of it.
-[[nodiscard]] constexpr std::size_t field_count(Cause cause) {
-  std::size_t n = 0;
-  for (const char c : detail::kFieldLists[static_cast<std::size_t>(cause)]) n += c == ':' ? 1 : 0;
-  return n;
-}
-[[nodiscard]] constexpr Field field_of(Cause cause, std::size_t index) {
-  std::string_view list = detail::kFieldLists[static_cast<std::size_t>(cause)];
-  for (; index > 0; --index) list.remove_prefix(list.find(' ') + 1);
-  list = list.substr(0, list.find(' '));
-  const std::size_t colon = list.find(':');
-  return {list.substr(0, colon), detail::kind_of(list.substr(colon + 1))};
-}
-
-/// A reason: `because<Cause::several_readers>(name, 3)`. A wrong number or kind of values does not compile.
+/// A reason: `because<cause::several_readers>(name, 3)`. A wrong number or kind of values does not compile.
 template <Cause cause, class... Values>
 [[nodiscard]] Reason because(Values&&... values) {
-  static_assert(sizeof...(Values) == field_count(cause), "a value for each field of base/causes.def");
+  constexpr std::string_view fields = detail::FieldsOf<cause>::list;
+  static_assert(sizeof...(Values) == detail::count_fields(fields), "a value for each field of the cause's line in base/causes/");
   [&]<std::size_t... i>(std::index_sequence<i...>) {
-    static_assert((detail::holds<Values>(field_of(cause, i).kind) && ...), "values of the kinds that base/causes.def says");
+    static_assert((detail::holds<Values>(detail::field_at(fields, i).kind) && ...),
+                  "values of the kinds that the cause's line says");
   }
   (std::make_index_sequence<sizeof...(Values)>());
-  Reason out{cause, {}};
-  (out.values.push_back(detail::value_of(std::forward<Values>(values))), ...);
+  Reason out(cause);
+  (out.add(detail::value_of(std::forward<Values>(values))), ...);
   return out;
 }
+
+/// Every cause, module by module.
+[[nodiscard]] std::span<const Cause> all_causes();
+
+/// The number of fields of a cause, and field `index` of it. Of a number that is no cause: 0.
+[[nodiscard]] std::size_t field_count(Cause cause);
+[[nodiscard]] Field field_of(Cause cause, std::size_t index);
 
 /// "several_readers": the name of a cause in plans, engine files and JSON, and the cause of a name.
 [[nodiscard]] std::string_view name_of(Cause cause);
@@ -137,3 +161,13 @@ void add(Reasons& reasons, std::optional<Reason> reason);
 void add(Reasons& reasons, const Reasons& more);
 
 }  // namespace octavo
+
+/// A line of base/causes/MODULE.def as a constant.
+#define OCTAVO_DECLARE_CAUSE(name, fields)                  \
+  namespace octavo::cause {                                 \
+  inline constexpr Cause name = detail::cause_named(#name); \
+  }                                                         \
+  template <>                                               \
+  struct octavo::detail::FieldsOf<octavo::cause::name> {    \
+    static constexpr std::string_view list = fields;        \
+  };

@@ -2,6 +2,14 @@
 
 namespace octavo {
 
+OCTAVO_DEFINE_OUT_OF_LINE(Error);
+
+Error::Error(ErrorKind what, std::string text, Reasons why) : kind(what), message(std::move(text)), reasons(std::move(why)) {}
+
+tl::unexpected<Error> fail(ErrorKind kind, std::string message) {
+  return tl::unexpected<Error>(Error(kind, std::move(message)));
+}
+
 int exit_code(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::usage: return 2;

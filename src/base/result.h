@@ -6,6 +6,7 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "base/out_of_line.h"
 #include "base/reason.h"
 
 namespace octavo {
@@ -25,16 +26,16 @@ enum class ErrorKind {
 struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
-  Reasons reasons = {};  ///< the same as data, where somebody decides by it or shows it as a reason (region/refusal.h)
+  Reasons reasons;  ///< the same as data, where somebody decides by it or shows it as a reason (region/refusal.h)
+  OCTAVO_OUT_OF_LINE(Error);
+  Error(ErrorKind what, std::string text, Reasons why = {});
 };
 
 template <class T>
 using Result = tl::expected<T, Error>;
 using Status = tl::expected<void, Error>;
 
-[[nodiscard]] inline tl::unexpected<Error> fail(ErrorKind kind, std::string message) {
-  return tl::unexpected<Error>(Error{kind, std::move(message), {}});
-}
+[[nodiscard]] tl::unexpected<Error> fail(ErrorKind kind, std::string message);
 
 /// The process exit code of an error kind.
 [[nodiscard]] int exit_code(ErrorKind kind);

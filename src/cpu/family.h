@@ -16,6 +16,7 @@
 
 #include "base/machine.h"
 #include "cpu/access.h"
+#include "cpu/cost_model.h"
 #include "cpu/isa.h"
 #include "region/family.h"
 #include "region/host_kernel.h"
@@ -166,13 +167,6 @@ class FamilyOf : public Family {
 
 /// Has the region a division that may be one by a constant?
 [[nodiscard]] bool divides(const Region& region);
-
-/// How much slower than avx512 block code runs, for estimates.
-[[nodiscard]] constexpr double slowdown(Isa isa) {
-  return isa >= Isa::avx512 ? 1.0 : isa == Isa::avx2 ? 1.7 : 8.0;
-}
-/// For estimates: block code and gathers take an eighth more than their instructions would at the standard machine's clock.
-inline constexpr double kSecondsPerCycle = 1.125 / standard_machine().clock_hz;
 
 /// The stage of a region of one stage.
 [[nodiscard]] inline const Stage& only(const Region& r) {

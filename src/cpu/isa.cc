@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/causes/kernels.h"
 #include "cpu/assumed.h"
 
 #if defined(__x86_64__)
@@ -161,10 +162,10 @@ bool slow_division() {
 
 Reasons why_not(Isa isa) {
   const Result<Isa> cap = isa_cap();
-  if (!cap) return {because<Cause::kernel_error>(cap.error().message)};
-  if (isa > detected_isa()) return {because<Cause::capability_missing>(name_of(isa), name_of(detected_isa()))};
-  if (isa > thread_cap()) return {because<Cause::capability_not_allowed>(name_of(isa), "the option cpu", name_of(thread_cap()))};
-  if (isa > *cap) return {because<Cause::capability_not_allowed>(name_of(isa), "OCTAVO_CPU", name_of(*cap))};
+  if (!cap) return {because<cause::kernel_error>(cap.error().message)};
+  if (isa > detected_isa()) return {because<cause::capability_missing>(name_of(isa), name_of(detected_isa()))};
+  if (isa > thread_cap()) return {because<cause::capability_not_allowed>(name_of(isa), "the option cpu", name_of(thread_cap()))};
+  if (isa > *cap) return {because<cause::capability_not_allowed>(name_of(isa), "OCTAVO_CPU", name_of(*cap))};
   return {};
 }
 
@@ -182,25 +183,25 @@ Reasons why_lacking(const std::vector<std::string>& required) {
       continue;
     }
     const bool vbmi = name == kVbmi, bf16 = name == kBf16;
-    if (!vbmi && !bf16) return {because<Cause::capability_unknown>(name)};
+    if (!vbmi && !bf16) return {because<cause::capability_unknown>(name)};
     if (vbmi ? has_vbmi() : has_bf16()) continue;
     if (Reasons why = why_not(Isa::avx512vnni); !why.empty()) return why;  // the extensions begin there
-    return {because<Cause::capability_missing>(name, capabilities())};
+    return {because<cause::capability_missing>(name, capabilities())};
   }
   return {};
 }
 
 bool lacks_capability(const Reasons& refusal) {
-  return has(refusal, Cause::capability_missing) || has(refusal, Cause::capability_not_allowed) ||
-         has(refusal, Cause::capability_unknown);
+  return has(refusal, cause::capability_missing) || has(refusal, cause::capability_not_allowed) ||
+         has(refusal, cause::capability_unknown);
 }
 
 std::string in_words(const Reasons& refusal) {
   if (refusal.size() != 1 || !lacks_capability(refusal)) return spelled(refusal);
   const auto& v = refusal.front().values;
   const auto text = [&](std::size_t i) { return std::get<std::string>(v[i]); };
-  if (refusal.front().cause == Cause::capability_missing) return fmt::format("needs {}, this processor has {}", text(0), text(1));
-  if (refusal.front().cause == Cause::capability_not_allowed)
+  if (refusal.front().cause == cause::capability_missing) return fmt::format("needs {}, this processor has {}", text(0), text(1));
+  if (refusal.front().cause == cause::capability_not_allowed)
     return fmt::format("needs {}, {} allows {}", text(0), text(1), text(2));
   return fmt::format("needs {}, which this version does not know", text(0));
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/causes/kernels.h"
 #include "base/hash.h"
 #include "cuda/cost_model.h"
 #include "cuda/device/cubin.h"
@@ -88,7 +89,7 @@ class GpuProvider final : public region::Provider {
       Tactic none;
       none.provider = kProvider;
       none.family = ir::name_of(r.stages[0].anchor.op);
-      out.push_back({std::move(none), {because<Cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
+      out.push_back({std::move(none), {because<cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
     }
     return out;
   }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "base/causes/ir.h"
 #include "ir/grid.h"
 
 namespace octavo::ir {
@@ -36,15 +37,15 @@ WeightLayout layout_of(Op op, const Shape& w, std::int64_t group) {
 Reason why_off_grid(const Graph& g, const Grids& grids, ValueId x, ValueId v) {
   const Node& n = g.producer(v);
   const auto unquantized = [&] {
-    return v == x ? because<Cause::input_not_quantized>(called(g, x))
-                  : because<Cause::input_part_not_quantized>(called(g, x), called(g, v));
+    return v == x ? because<cause::input_not_quantized>(called(g, x))
+                  : because<cause::input_part_not_quantized>(called(g, x), called(g, v));
   };
   const bool selects = n.op == Op::concat || n.op == Op::where || n.op == Op::max || n.op == Op::min;
   if (!selects) {
     const bool passes = has_trait(n.op, kMove) || n.op == Op::relu || n.op == Op::clip;
     if (!passes || grids.get(n.inputs[0]) != nullptr) return unquantized();
     const Reason below = why_off_grid(g, grids, x, n.inputs[0]);
-    const bool of_parts = below.cause == Cause::input_on_two_grids || below.values.back() != ReasonValue(called(g, n.inputs[0]));
+    const bool of_parts = below.cause == cause::input_on_two_grids || below.values.back() != ReasonValue(called(g, n.inputs[0]));
     return of_parts ? below : unquantized();  // an unquantized operand is unquantized here as well: say it of what is read
   }
   ValueId owner = kNone;
@@ -54,7 +55,7 @@ Reason why_off_grid(const Graph& g, const Grids& grids, ValueId x, ValueId v) {
     if (owner == kNone) owner = n.inputs[i];
     const Quantizer& first = *grids.get(owner);
     if (!(as_u8(collapse_axis(*q)) == as_u8(collapse_axis(first)))) {
-      return because<Cause::input_on_two_grids>(called(g, x), called(g, owner), to_string(first), called(g, n.inputs[i]),
+      return because<cause::input_on_two_grids>(called(g, x), called(g, owner), to_string(first), called(g, n.inputs[i]),
                                                 to_string(*q));
     }
   }
@@ -75,7 +76,7 @@ std::optional<Reason> differing_parts(const Graph& g, const Grids& grids, ValueI
     const Quantizer one = as_u8(collapse_axis(*first)), other = as_u8(collapse_axis(*q));
     if (!other.per_tensor()) return differing_parts(g, grids, x, in);
     if (!(one == other)) {
-      return because<Cause::input_on_two_grids>(called(g, x), called(g, n.inputs[0]), to_string(collapse_axis(*first)),
+      return because<cause::input_on_two_grids>(called(g, x), called(g, n.inputs[0]), to_string(collapse_axis(*first)),
                                                 called(g, in), to_string(collapse_axis(*q)));
     }
   }
@@ -132,20 +133,20 @@ IntegerAnchor classify_product(const Graph& g, const Grids& grids, const Node& n
     a.why_float = std::move(why);
     return a;
   };
-  if (g.type(n.outputs[0]).dtype != DType::f32) return no(because<Cause::no_integer_form>(name_of(n.op)));
+  if (g.type(n.outputs[0]).dtype != DType::f32) return no(because<cause::no_integer_form>(name_of(n.op)));
   for (std::size_t slot = 0; slot < 2; ++slot) {
     const ValueId v = n.inputs[slot];
     const std::string name = called(g, v);
     const Quantizer* q = grids.get(v);
     if (q == nullptr) return no(why_off_grid(g, grids, v, v));
-    if (!q->per_tensor()) return no(because<Cause::input_per_axis>(name, q->entries()));
-    if (!is_int8(q->type)) return no(because<Cause::input_not_8_bits>(name, name_of(q->type)));
-    if (!injective(*q)) return no(because<Cause::input_codes_not_unique>(name, to_string(*q)));
+    if (!q->per_tensor()) return no(because<cause::input_per_axis>(name, q->entries()));
+    if (!is_int8(q->type)) return no(because<cause::input_not_8_bits>(name, name_of(q->type)));
+    if (!injective(*q)) return no(because<cause::input_codes_not_unique>(name, to_string(*q)));
     (slot == 0 ? a.x : a.w) = *q;
   }
   const std::int64_t depth = g.type(n.inputs[0]).shape.back(), x = reach(a.x.lo(), a.x.hi(), a.x.zero_point[0]),
                      w = reach(a.w.lo(), a.w.hi(), a.w.zero_point[0]);
-  if (depth >= (std::int64_t{1} << 31) / (x * w)) return no(because<Cause::sum_beyond_int32>(depth, x, depth * w));
+  if (depth >= (std::int64_t{1} << 31) / (x * w)) return no(because<cause::sum_beyond_int32>(depth, x, depth * w));
   a.integer = true;
   return a;
 }
@@ -167,24 +168,24 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
     return a;
   };
   if (n.op == Op::matmul) return classify_product(g, grids, n);
-  if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) return no(because<Cause::no_integer_form>(name_of(n.op)));
+  if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) return no(because<cause::no_integer_form>(name_of(n.op)));
   const std::string data = called(g, n.inputs[0]), weight_name = called(g, n.inputs[1]);
   const Quantizer* x = grids.get(n.inputs[0]);
   if (x == nullptr) return no(why_off_grid(g, grids, n.inputs[0], n.inputs[0]));
   if (const bool depthwise = is_depthwise(g, n, *x); !x->per_tensor() && !(depthwise && one_zero_point(*x))) {
     if (auto parts = differing_parts(g, grids, n.inputs[0], n.inputs[0])) return no(*std::move(parts));
-    if (depthwise) return no(because<Cause::input_zero_points_differ>(data, x->entries()));
-    return no(because<Cause::input_per_axis>(data, x->entries()));
+    if (depthwise) return no(because<cause::input_zero_points_differ>(data, x->entries()));
+    return no(because<cause::input_per_axis>(data, x->entries()));
   }
-  if (!is_int8(x->type)) return no(because<Cause::input_not_8_bits>(data, name_of(x->type)));
-  if (!injective(*x)) return no(because<Cause::input_codes_not_unique>(data, to_string(*x)));
-  if (!g.is_constant(n.inputs[1])) return no(because<Cause::weights_at_run_time>(weight_name));
+  if (!is_int8(x->type)) return no(because<cause::input_not_8_bits>(data, name_of(x->type)));
+  if (!injective(*x)) return no(because<cause::input_codes_not_unique>(data, to_string(*x)));
+  if (!g.is_constant(n.inputs[1])) return no(because<cause::weights_at_run_time>(weight_name));
   const Node& weights = g.producer(n.inputs[1]);
-  if (!weights.quantizer) return no(because<Cause::weights_not_quantized>(weight_name));
+  if (!weights.quantizer) return no(because<cause::weights_not_quantized>(weight_name));
   const Quantizer w = collapse_axis(*weights.quantizer);
-  if (!is_int8(w.type)) return no(because<Cause::weights_not_8_bits>(weight_name, name_of(w.type)));
+  if (!is_int8(w.type)) return no(because<cause::weights_not_8_bits>(weight_name, name_of(w.type)));
   const WeightLayout layout = layout_of(n.op, weights.payload.shape(), get_int(n.attrs, "group", 1));
-  if (!w.per_tensor() && w.axis != layout.axis) return no(because<Cause::weights_on_wrong_axis>(weight_name, w.axis, layout.axis));
+  if (!w.per_tensor() && w.axis != layout.axis) return no(because<cause::weights_on_wrong_axis>(weight_name, w.axis, layout.axis));
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;
   std::int64_t widest = 0;
   for (const std::int32_t zp : w.zero_point) widest = std::max(widest, reach(w.lo(), w.hi(), zp));
@@ -194,7 +195,7 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   if (!small) {  // the type allows an overflow: look at the actual weights
     const std::int64_t row = largest_row(weights.payload, w, layout.axis);
     if (row >= kLimit / x_reach) {
-      return no(because<Cause::sum_beyond_int32>(layout.depth, x_reach, row));
+      return no(because<cause::sum_beyond_int32>(layout.depth, x_reach, row));
     }
     bound = row * x_reach;
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "ir/fact_fields.h"
+
 namespace octavo::ir {
 namespace {
 
@@ -133,7 +135,7 @@ Status read(Op op, const Attrs& attrs, S& to) {
                  text != nullptr ? fmt::format("is \"{}\"{}", *text, known(&member))
                                  : fmt::format("is {}, which it cannot be", kind_name(found->second)));
   };
-  std::apply([&](const auto&... field) { (one(field), ...); }, S::fields());
+  std::apply([&](const auto&... field) { (one(field), ...); }, fields_of(to));
   return status;
 }
 
@@ -296,7 +298,7 @@ Attrs attrs_of(const Facts& facts) {
           const auto one = [&](const auto& field) {
             if (auto value = give(f.*field.member)) attrs.emplace(field.attribute, std::move(*value));
           };
-          std::apply([&](const auto&... field) { (one(field), ...); }, S::fields());
+          std::apply([&](const auto&... field) { (one(field), ...); }, fields_of(f));
         }
       },
       facts);

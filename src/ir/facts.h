@@ -1,5 +1,6 @@
-// What the attributes of an operator say: one struct for each kind, every field with its type, every default filled in. Attributes are read
-// here alone, where an operator is lowered to a region, evaluated by the reference, or read from an engine file.
+// What the attributes of an operator say: one struct for each kind, every field with its type, every default filled in. ir/fact_fields.h says
+// which attribute each field stands for. Attributes are read here alone: where an operator is lowered to a region, evaluated by the reference,
+// or read from an engine file.
 #pragma once
 
 #include <array>
@@ -7,7 +8,6 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -15,15 +15,6 @@
 #include "ir/graph.h"
 
 namespace octavo::ir {
-
-/// A field of a struct below and the attribute that it stands for. Enumerators are spelled as `spelling` says.
-template <class Struct, class T>
-struct Field {
-  std::string_view attribute;
-  T Struct::*member;
-};
-template <class Struct, class T>
-Field(const char*, T Struct::*) -> Field<Struct, T>;
 
 template <class E>
 inline constexpr std::array<std::string_view, 0>
@@ -50,20 +41,12 @@ struct Window {
   [[nodiscard]] std::int64_t before(std::size_t d) const { return pads[d]; }
   [[nodiscard]] std::int64_t after(std::size_t d) const { return pads[d + pads.size() / 2]; }
   bool operator==(const Window&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"kernel", &Window::kernel}, Field{"strides", &Window::strides}, Field{"dilations", &Window::dilations},
-                      Field{"pads", &Window::pads}, Field{"output_padding", &Window::output_padding},
-                      Field{"group", &Window::group}, Field{"offset_group", &Window::offset_group},
-                      Field{"count_include_pad", &Window::count_include_pad}, Field{"column_major", &Window::column_major},
-                      Field{"compute", &Window::arithmetic});
-  }
 };
 
 /// gemm, matmul
 struct Product {
   Arithmetic arithmetic = Arithmetic::exact;
   bool operator==(const Product&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"compute", &Product::arithmetic}); }
 };
 
 /// reduce_*
@@ -71,24 +54,18 @@ struct Reduction {
   Shape axes = {};  ///< in [0, rank)
   bool keepdims = true;
   bool operator==(const Reduction&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"axes", &Reduction::axes}, Field{"keepdims", &Reduction::keepdims}); }
 };
 
 /// softmax, log_softmax, concat, quantize_rt, dequantize_rt
 struct Along {
   std::int64_t axis = 0;  ///< in [0, rank)
   bool operator==(const Along&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"axis", &Along::axis}); }
 };
 
 struct ArgMax {
   std::int64_t axis = 0;
   bool keepdims = true, select_last_index = false;
   bool operator==(const ArgMax&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"axis", &ArgMax::axis}, Field{"keepdims", &ArgMax::keepdims},
-                      Field{"select_last_index", &ArgMax::select_last_index});
-  }
 };
 
 enum class Coordinates : std::uint8_t {
@@ -111,18 +88,12 @@ struct Resize {
   double cubic_coeff_a = -0.75;
   bool exclude_outside = false;
   bool operator==(const Resize&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"scales", &Resize::scales}, Field{"sizes", &Resize::sizes},
-                      Field{"coordinate_mode", &Resize::coordinates}, Field{"cubic_coeff_a", &Resize::cubic_coeff_a},
-                      Field{"exclude_outside", &Resize::exclude_outside});
-  }
 };
 
 /// instance_norm: over the spatial dimensions
 struct InstanceNorm {
   double epsilon = 1e-5;
   bool operator==(const InstanceNorm&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"epsilon", &InstanceNorm::epsilon}); }
 };
 
 /// layer_norm: over the dimensions from `axis` on
@@ -130,7 +101,6 @@ struct LayerNorm {
   std::int64_t axis = 0;
   double epsilon = 1e-5;
   bool operator==(const LayerNorm&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"axis", &LayerNorm::axis}, Field{"epsilon", &LayerNorm::epsilon}); }
 };
 
 /// lrn
@@ -138,10 +108,6 @@ struct LocalResponse {
   std::int64_t size = 0;
   double alpha = 1e-4, beta = 0.75, bias = 1;
   bool operator==(const LocalResponse&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"size", &LocalResponse::size}, Field{"alpha", &LocalResponse::alpha},
-                      Field{"beta", &LocalResponse::beta}, Field{"bias", &LocalResponse::bias});
-  }
 };
 
 enum class MathFunction : std::uint8_t { tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh };
@@ -151,7 +117,6 @@ template <>
 struct Math {
   MathFunction function = MathFunction::tan;
   bool operator==(const Math&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"function", &Math::function}); }
 };
 
 enum class BitFunction : std::uint8_t { bit_and, bit_or, bit_xor, bit_not, left, right };
@@ -161,7 +126,6 @@ template <>
 struct Bitwise {
   BitFunction function = BitFunction::bit_and;
   bool operator==(const Bitwise&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"function", &Bitwise::function}); }
 };
 
 enum class ScaleRounding : std::uint8_t { up, down, nearest };
@@ -174,10 +138,6 @@ struct Cast {
   ScaleRounding round_mode = ScaleRounding::up;
   bool held = false;  ///< a cast of plan/candidates/narrow.h
   bool operator==(const Cast&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"to", &Cast::to}, Field{"saturate", &Cast::saturate}, Field{"round_mode", &Cast::round_mode},
-                      Field{"held", &Cast::held});
-  }
 };
 
 enum class ScatterKind : std::uint8_t { elements, nd };
@@ -192,19 +152,12 @@ struct Scatter {
   std::int64_t axis = 0;
   Combine combine = Combine::none;
   bool operator==(const Scatter&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"kind", &Scatter::kind}, Field{"axis", &Scatter::axis}, Field{"reduction", &Scatter::combine});
-  }
 };
 
 struct TopK {
   std::int64_t axis = 0, k = 0;
   bool largest = true, sorted = true;
   bool operator==(const TopK&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"axis", &TopK::axis}, Field{"k", &TopK::k}, Field{"largest", &TopK::largest},
-                      Field{"sorted", &TopK::sorted});
-  }
 };
 
 enum class Accumulation : std::uint8_t { sum, prod };
@@ -215,10 +168,6 @@ struct Cumulate {
   Accumulation function = Accumulation::sum;
   bool exclusive = false, reverse = false;
   bool operator==(const Cumulate&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"axis", &Cumulate::axis}, Field{"function", &Cumulate::function},
-                      Field{"exclusive", &Cumulate::exclusive}, Field{"reverse", &Cumulate::reverse});
-  }
 };
 
 enum class Interpolation : std::uint8_t { linear, nearest, cubic };
@@ -233,10 +182,6 @@ struct GridSample {
   Outside padding = Outside::zeros;
   bool align_corners = false;
   bool operator==(const GridSample&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"mode", &GridSample::mode}, Field{"padding_mode", &GridSample::padding},
-                      Field{"align_corners", &GridSample::align_corners});
-  }
 };
 
 enum class RoiPooling : std::uint8_t { avg, max };
@@ -248,11 +193,6 @@ struct RoiAlign {
   double spatial_scale = 1;
   bool half_pixel = true;
   bool operator==(const RoiAlign&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"mode", &RoiAlign::mode}, Field{"output_height", &RoiAlign::output_height},
-                      Field{"output_width", &RoiAlign::output_width}, Field{"sampling_ratio", &RoiAlign::sampling_ratio},
-                      Field{"spatial_scale", &RoiAlign::spatial_scale}, Field{"half_pixel", &RoiAlign::half_pixel});
-  }
 };
 
 enum class CellKind : std::uint8_t { rnn, gru, lstm };
@@ -289,13 +229,6 @@ struct Recurrent {
   std::vector<CellFunction> activations = {};  ///< of the first direction, then of the second
   std::vector<double> alpha = {}, beta = {};   ///< of each activation; 0 where the list is shorter
   bool operator==(const Recurrent&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(
-        Field{"cell", &Recurrent::cell}, Field{"direction", &Recurrent::direction}, Field{"hidden_size", &Recurrent::hidden_size},
-        Field{"layout", &Recurrent::layout}, Field{"linear_before_reset", &Recurrent::linear_before_reset},
-        Field{"input_forget", &Recurrent::input_forget}, Field{"clip", &Recurrent::clip},
-        Field{"activations", &Recurrent::activations}, Field{"alpha", &Recurrent::alpha}, Field{"beta", &Recurrent::beta});
-  }
 };
 
 struct CellActivation {
@@ -310,34 +243,27 @@ struct Suppression {
   bool center_point_box = false;
   std::int64_t count = 0;
   bool operator==(const Suppression&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"center_point_box", &Suppression::center_point_box}, Field{"count", &Suppression::count});
-  }
 };
 
 struct Clip {
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   bool operator==(const Clip&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"min", &Clip::min}, Field{"max", &Clip::max}); }
 };
 
 /// leaky_relu, elu: alpha
 struct Slope {
   double alpha = 0;
   bool operator==(const Slope&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"alpha", &Slope::alpha}); }
 };
 
 struct Selu {
   double alpha = 1.67326319217681884765625, gamma = 1.05070102214813232421875;
   bool operator==(const Selu&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"alpha", &Selu::alpha}, Field{"gamma", &Selu::gamma}); }
 };
 
 struct HardSigmoid {
   double alpha = 0.2, beta = 0.5;
   bool operator==(const HardSigmoid&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"alpha", &HardSigmoid::alpha}, Field{"beta", &HardSigmoid::beta}); }
 };
 
 enum class GeluForm : std::uint8_t { none, tanh };
@@ -346,36 +272,29 @@ template <>
 struct Gelu {
   GeluForm approximate = GeluForm::none;
   bool operator==(const Gelu&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"approximate", &Gelu::approximate}); }
 };
 
 /// mod
 struct Remainder {
   bool fmod = false;  ///< the sign of the dividend, as C's fmod
   bool operator==(const Remainder&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"fmod", &Remainder::fmod}); }
 };
 
 struct Transpose {
   Shape perm = {};
   bool operator==(const Transpose&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"perm", &Transpose::perm}); }
 };
 
 /// reshape, expand
 struct Reshape {
   Shape shape = {};
   bool operator==(const Reshape&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"shape", &Reshape::shape}); }
 };
 
 /// One entry a dimension; result i of a dimension is element starts + i * steps.
 struct Slice {
   Shape starts = {}, ends = {}, steps = {};
   bool operator==(const Slice&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"starts", &Slice::starts}, Field{"ends", &Slice::ends}, Field{"steps", &Slice::steps});
-  }
 };
 
 enum class PadMode : std::uint8_t { constant, reflect, edge };
@@ -387,10 +306,6 @@ struct Pad {
   double value = 0;
   std::optional<std::int64_t> value_code;  ///< of regions that move codes: the code to fill with
   bool operator==(const Pad&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"pads", &Pad::pads}, Field{"mode", &Pad::mode}, Field{"value", &Pad::value},
-                      Field{"value_code", &Pad::value_code});
-  }
 };
 
 /// resize_nearest: the source index of each result index, for each dimension that changes; empty for others. Attributes index0, index1, ...
@@ -404,15 +319,11 @@ struct Gather {
   std::int64_t axis = 0, batch_dims = 0;
   Shape indices = {};  ///< of regions: those of a constant list, in [0, extent), where kernels are made for them; else empty
   bool operator==(const Gather&) const = default;
-  static constexpr auto fields() {
-    return std::tuple(Field{"axis", &Gather::axis}, Field{"batch_dims", &Gather::batch_dims}, Field{"indices", &Gather::indices});
-  }
 };
 
 struct Tile {
   Shape repeats = {};
   bool operator==(const Tile&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"repeats", &Tile::repeats}); }
 };
 
 enum class BlockOrder : std::uint8_t { depth_column_row, column_row_depth };
@@ -423,7 +334,6 @@ struct Blocks {
   std::int64_t blocksize = 1;
   BlockOrder mode = BlockOrder::depth_column_row;
   bool operator==(const Blocks&) const = default;
-  static constexpr auto fields() { return std::tuple(Field{"blocksize", &Blocks::blocksize}, Field{"mode", &Blocks::mode}); }
 };
 
 /// std::monostate: the operator has no attributes.

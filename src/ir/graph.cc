@@ -21,6 +21,10 @@ const T* find_attr(const Attrs& attrs, std::string_view key) {
 
 }  // namespace
 
+OCTAVO_DEFINE_OUT_OF_LINE(Value);
+OCTAVO_DEFINE_OUT_OF_LINE(Node);
+OCTAVO_DEFINE_OUT_OF_LINE(Graph);
+
 const OpInfo& info(Op op) {
   return kOps[static_cast<std::size_t>(op)];
 }

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/out_of_line.h"
 #include "base/result.h"
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
@@ -62,6 +63,7 @@ struct Value {
   NodeId producer = kNone;  ///< every live value has one (graph inputs: an `input` node)
   int output_index = 0;
   std::optional<Quantizer> range;  ///< permitted view (implicit quantization): it may be read through this; per tensor, 8 bits, f32
+  OCTAVO_OUT_OF_LINE(Value);
 };
 
 /// One operator application. `origin` is the set of ONNX node names it stands for (provenance); rewrites take the union.
@@ -75,11 +77,13 @@ struct Node {
   std::set<std::string> origin;
   std::string name;
   bool dead = false;
+  OCTAVO_OUT_OF_LINE(Node);
 };
 
 /// Owns nodes and values; ids are stable, dead entries stay until `compact`. Nodes are stored in any order; use `order()`.
 class Graph {
  public:
+  OCTAVO_OUT_OF_LINE(Graph);
   std::string name;
   std::vector<ValueId> inputs;            ///< in the model's order
   std::vector<ValueId> outputs;           ///< one value may be listed twice

@@ -11,7 +11,7 @@
 
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
 
 namespace octavo::plan {
 
@@ -35,14 +35,14 @@ struct PlanOptions {
   int threads = 1;                              ///< the thread count the plan is made for
   std::set<std::string, std::less<>> disabled;  ///< rules, fusions and planner switches to leave out, by name
   std::set<std::string, std::less<>> forced;    ///< choices taken otherwise than by default wherever that is possible
-  /// Choices whose other candidate pays nearly always on the device that is planned for. Taken where no time decides (effort 0 and 1).
+  /// Choices whose other candidate pays nearly always on the device that is planned for. Taken where plans are not searched.
   std::set<std::string, std::less<>> usual;
-  /// Choices, by name or kind, neither candidate of which pays nearly always on the device: priced below effort 2 as well, by estimates at effort 0.
+  /// Choices, by name or kind, neither candidate of which pays nearly always on the device: priced at every effort.
   std::set<std::string, std::less<>> priced;
   bool verify = false;  ///< verify the graph after every rule application
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
 
-  int effort = 0;  ///< 0: default choices; 1: tactics priced; 2: candidates searched; 3: more of them; 4: confirmed; 5: all
+  int effort = 0;  ///< the level: what it means is a row of plan/effort.h
   /// Largest error that permitted views and bfloat16 may make, as a part of an output's largest magnitude; nothing: no limit.
   std::optional<double> max_error;
   Costs* costs = nullptr;  ///< nullptr: the providers' estimates

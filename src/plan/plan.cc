@@ -7,16 +7,17 @@
 #include <map>
 #include <optional>
 
+#include "base/causes/plan_precision.h"
 #include "ir/canonical.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
-#include "plan/candidates/by_image.h"
 #include "plan/candidates/narrow.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
 #include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
+#include "plan/search/by_image.h"
 #include "plan/search/confirm.h"
 #include "plan/search/guard.h"
 #include "plan/search/search.h"
@@ -116,18 +117,18 @@ void explain_precision(region::Plan& plan, const PermitReport& report) {
     };
     for (const std::string& node : r.onnx_nodes) {
       if (report.permitted.contains(node) && r.precision == region::Work::int8) {
-        say_first({because<Cause::int8_permitted>()});
+        say_first({because<cause::int8_permitted>()});
         break;
       }
       if (report.demanded.contains(node) && r.precision == region::Work::int8) {
-        say_first({because<Cause::int8_demanded>()});
+        say_first({because<cause::int8_demanded>()});
         break;
       }
       const auto not_int8 = report.why_float.find(node);
       const auto small = report.bfloat16.find(node);
       if (small != report.bfloat16.end() && r.precision == ir::DType::bf16) {
         Reasons why{small->second};
-        const bool by_rule = small->second.cause == Cause::asked_for_by_rule;
+        const bool by_rule = small->second.cause == cause::asked_for_by_rule;
         if (not_int8 != report.why_float.end() && not_int8->second != small->second && !by_rule) why.push_back(not_int8->second);
         say_first(std::move(why));
         break;
@@ -181,6 +182,8 @@ Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
 }
 
 }  // namespace
+
+OCTAVO_DEFINE_OUT_OF_LINE(Planned);
 
 std::vector<std::string> rule_names() {
   std::vector<std::string> names;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_line.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/context.h"
@@ -22,8 +23,9 @@ struct Planned {
   region::Plan plan;
   ir::Graph graph;                          ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
   PermitReport permitted;                   ///< with ranges: what they made of the network
-  double seconds = 0;                       ///< forecast: the sum of the regions' prices; 0 at efforts 0 and 1
+  double seconds = 0;                       ///< forecast: the sum of the regions' prices; 0 where no choice was priced
   std::vector<rewrite::RunReport> reports;  ///< laws, float rules, laws again: applications, times, reasons of refusals
+  OCTAVO_OUT_OF_LINE(Planned);
 };
 
 /// One planning of a graph with other options or costs: what choices between complete plans are given.

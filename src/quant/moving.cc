@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -75,7 +76,7 @@ std::optional<Reason> not_increasing(const Label& label) {
   for (const Quantizer* q : {&label.q, label.from ? &*label.from : nullptr}) {
     if (q == nullptr) continue;
     for (const float scale : q->scale) {
-      if (!(scale > 0)) return because<Cause::scale_not_positive>(scale);
+      if (!(scale > 0)) return because<cause::scale_not_positive>(scale);
     }
   }
   return std::nullopt;
@@ -89,7 +90,7 @@ Move push_select(const Graph& g, const Node& m, const Label& label, const std::v
     const ir::Shape& shape = g.type(m.inputs[slot]).shape;
     const int axis = label.q.axis - (rank - static_cast<int>(shape.size()));
     if (axis < 0 || shape[static_cast<std::size_t>(axis)] != static_cast<std::int64_t>(label.q.entries()))
-      return tl::unexpected(because<Cause::axis_broadcast>(label.q.axis, slot, ir::to_string(shape)));
+      return tl::unexpected(because<cause::axis_broadcast>(label.q.axis, slot, ir::to_string(shape)));
     moved.operands[slot]->axis = axis;
   }
   return moved;
@@ -113,12 +114,12 @@ Move push_reduce(const Graph& g, const Node& m, const Label& label) {
     const bool reduced = std::find(axes.begin(), axes.end(), i) != axes.end();
     if (reduced && !keep) continue;
     if (out_axis == label.q.axis) {
-      if (reduced) return tl::unexpected(because<Cause::axis_reduced>(label.q.axis));
+      if (reduced) return tl::unexpected(because<cause::axis_reduced>(label.q.axis));
       return on_operands(m, label, static_cast<int>(i));
     }
     ++out_axis;
   }
-  return tl::unexpected(because<Cause::axis_reduced>(label.q.axis));
+  return tl::unexpected(because<cause::axis_reduced>(label.q.axis));
 }
 
 }  // namespace octavo::quant

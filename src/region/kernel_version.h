@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/causes/kernels.h"
 #include "base/result.h"
 #include "region/refusal.h"
 #include "region/tactic.h"
@@ -24,7 +25,7 @@ inline constexpr std::string_view kKernelVersion = "kernel version";
 
 /// Is it that error, for an engine that is older than this Octavo's kernels?
 [[nodiscard]] inline bool is_older_version(const Error& error) {
-  if (error.reasons.size() != 1 || error.reasons[0].cause != Cause::kernel_needs) return false;
+  if (error.reasons.size() != 1 || error.reasons[0].cause != cause::kernel_needs) return false;
   const auto& values = error.reasons[0].values;  // property, has, needs
   const auto number = [&](std::size_t i) {
     const auto* text = std::get_if<std::string>(&values[i]);

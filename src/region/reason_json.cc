@@ -80,7 +80,7 @@ Result<Reason> reason_from_json(const json& j) {
   const auto& name = j["cause"].get_ref<const std::string&>();
   const auto cause = find_cause(name);
   if (!cause) return bad(fmt::format("\"{}\" is not a cause", name));
-  Reason out{*cause, {}};
+  Reason out(*cause);
   if (j.size() != field_count(*cause) + 1)
     return bad(fmt::format("the reason \"{}\" has {} fields, needs {}", name, j.size() - 1, field_count(*cause)));
   for (std::size_t i = 0; i < field_count(*cause); ++i) {

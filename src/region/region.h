@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_line.h"
 #include "base/reason.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
@@ -81,6 +82,7 @@ struct Anchor {
   std::vector<std::int32_t> weight_zero;  ///< empty: all 0; else one entry or one an output channel
   bool integer = false;
   std::vector<std::int64_t> store_results;  ///< of several results: which of them each store takes; empty: store i takes result i
+  OCTAVO_OUT_OF_LINE(Anchor);
   [[nodiscard]] bool none() const { return op == ir::Op::input; }
   /// The facts of an operator of this kind.
   template <class F>
@@ -101,6 +103,7 @@ struct Stage {
   program::Program program;
   std::vector<Operand> operands;
   std::vector<TensorRef> stores;  ///< dims == space
+  OCTAVO_OUT_OF_LINE(Stage);
 };
 
 /// A tactic that could have been taken, for `explain`.
@@ -133,6 +136,7 @@ struct Region {
   /// outside, anchor inputs before operands; kNone for constants that belong to the program. graph_outputs: parallel to
   /// results_of(region): what no later stage reads. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
   std::vector<ir::ValueId> graph_inputs, graph_outputs;
+  OCTAVO_OUT_OF_LINE(Region);
 };
 
 struct Binding {
@@ -157,6 +161,7 @@ struct Decision {
   };
   std::vector<Candidate> candidates;  ///< the default first; at least one
   std::set<std::string> onnx_nodes;
+  OCTAVO_OUT_OF_LINE(Decision);
 };
 
 /// A device of a plan. The engine is given devices of these names.
@@ -178,6 +183,7 @@ struct Plan {
   int lanes = 1;                    ///< images at a time, each on one thread with working memory of its own; built for
   std::vector<Decision> decisions;  ///< provenance: not part of the plan hash
   std::string cost_source;          ///< "estimates" or "measured"; not part of the plan hash
+  OCTAVO_OUT_OF_LINE(Plan);
 };
 
 /// Threads that the plan was built for.

@@ -85,6 +85,9 @@ class Parser {
 
 }  // namespace
 
+OCTAVO_DEFINE_OUT_OF_LINE(Tactic);
+bool Tactic::operator==(const Tactic&) const = default;
+
 std::string Tactic::name() const {
   std::string out = provider + "." + family;
   if (version != 1) out += fmt::format("@{}", version);

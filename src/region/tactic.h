@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/out_of_line.h"
 #include "base/result.h"
 
 namespace octavo::region {
@@ -33,7 +34,8 @@ struct Tactic {
   /// The spelling in one line: provider.family, "@version" from 2 on, parameters sorted by name, parts.
   ///   cpu.conv.u8s8.avx512vnni.jit{vbmi=1}      cpu.staged.row_tiles(cpu.depthwise.u8s8.block.avx2,cpu.conv.u8s8.block.avx2)
   [[nodiscard]] std::string name() const;
-  bool operator==(const Tactic&) const = default;
+  OCTAVO_OUT_OF_LINE(Tactic);
+  bool operator==(const Tactic&) const;
 };
 
 /// Reads a spelling back: the fields that identify a tactic. Parts nest at most four deep. Errors: `usage`, with what is wrong.

@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "plan/cost.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
 
@@ -59,6 +60,10 @@ Costs costs_of(const region::Region& region) {
   }
   for (const auto& [key, bytes] : seen) costs.bytes += bytes;
   return costs;
+}
+
+bool measured(const region::Plan& plan) {
+  return plan.cost_source == plan::name_of(plan::CostSource::measured);
 }
 
 Totals totals_of(const region::Plan& plan) {

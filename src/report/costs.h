@@ -27,4 +27,7 @@ struct Totals {
 };
 [[nodiscard]] Totals totals_of(const region::Plan& plan);
 
+/// Are the plan's times measured? Otherwise they are estimates. The plan keeps where they come from as a text.
+[[nodiscard]] bool measured(const region::Plan& plan);
+
 }  // namespace octavo::report

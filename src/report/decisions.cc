@@ -7,8 +7,14 @@
 #include <map>
 #include <set>
 
+#include "base/causes/ir.h"
+#include "base/causes/plan_layout.h"
+#include "base/causes/plan_precision.h"
+#include "base/causes/plan_regions.h"
 #include "plan/candidates/registry.h"
+#include "plan/effort.h"
 #include "region/tensor_ref.h"
+#include "report/costs.h"
 #include "report/sentences.h"
 
 namespace octavo::report {
@@ -36,10 +42,11 @@ bool requantizes(const Region& r) {
 /// A pass that only rounds: of one that computes something, the data and the result have different meanings and so different scales.
 bool only_rounds(const Region& r) {
   return std::all_of(r.reasons.begin(), r.reasons.end(), [](const Reason& why) {
-    if (why.cause != Cause::pointwise_pass) return true;
+    if (why.cause != cause::pointwise_pass) return true;
     const auto& ops = std::get<std::vector<std::string>>(why.values[0]);
-    return std::all_of(ops.begin(), ops.end(), [](const std::string& op) {
-      return op == "view" || op == "quantize" || op == "dequantize" || op == "cast";
+    return std::all_of(ops.begin(), ops.end(), [](const std::string& name) {
+      const auto op = ir::find_op(name);
+      return op == ir::Op::view || op == ir::Op::quantize || op == ir::Op::dequantize || op == ir::Op::cast;
     });
   });
 }
@@ -91,7 +98,7 @@ std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
     if (!concerns) continue;
     std::string text = fmt::format("{} at {}: {} ({})", d.choice, d.where,
                                    plan::description_of(d.choice, d.candidates[d.chosen].name), sentences(d.reasons));
-    const std::string_view source = plan.cost_source == "measured" ? "measured " : "estimated ";
+    const std::string_view source = measured(plan) ? "measured " : "estimated ";
     for (const auto& c : d.candidates) {
       const std::string what = c.seconds >= 0    ? fmt::format("{}{}", source, price(c.seconds))
                                : c.notes.empty() ? price(-1)
@@ -125,11 +132,11 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
 
 std::string way_out(const Region& r) {
   if (r.precision == region::Work::move) {
-    if (has(r.reasons, Cause::reader_needs_channels_last) || has(r.reasons, Cause::store_needs_channels_last))
+    if (has(r.reasons, cause::reader_needs_channels_last) || has(r.reasons, cause::store_needs_channels_last))
       return "a reader or a network output needs another order of dimensions: take the output in NHWC (--bind), or drop the "
              "Transpose or "
              "Reshape";
-    if (has(r.reasons, Cause::input_is_part_of_another))
+    if (has(r.reasons, cause::input_is_part_of_another))
       return "copy the input into the larger tensor yourself, or drop the Concat of a network input";
     return "one tensor is needed at two places in memory: drop the second Concat, Split or output, or give both the same scale";
   }
@@ -142,19 +149,21 @@ std::string way_out(const Region& r) {
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.from_float32()) {
-    if (has(r.reasons, Cause::input_on_two_grids))
-      return "give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part";
-    if (has(r.reasons, Cause::kept_for_max_error) || has(r.reasons, Cause::kept_with_neighbours_for_max_error))
+    if (has(r.reasons, cause::input_on_two_grids))
+      return fmt::format(
+          "give both parts the same scale, the larger one, or build with --effort {} or more, which also tries int8 part by part",
+          plan::first_effort(&plan::Effort::searches));
+    if (has(r.reasons, cause::kept_for_max_error) || has(r.reasons, cause::kept_with_neighbours_for_max_error))
       return "give the tensors around it better ranges, or allow a larger --max-error";
-    if (has(r.reasons, Cause::faster_by_parts)) return "";
-    if (has(r.reasons, Cause::tensor_without_range)) return "give the tensor named above a range";
-    if (has(r.reasons, Cause::tensor_kept_by_rule) || has(r.reasons, Cause::kept_by_rule)) return "change the --precision rule";
-    if (has(r.reasons, Cause::type_not_allowed)) return "allow int8 with --allow";
-    if (has(r.reasons, Cause::input_not_quantized) || has(r.reasons, Cause::input_part_not_quantized) ||
-        has(r.reasons, Cause::weights_not_quantized))
+    if (has(r.reasons, cause::faster_by_parts)) return "";
+    if (has(r.reasons, cause::tensor_without_range)) return "give the tensor named above a range";
+    if (has(r.reasons, cause::tensor_kept_by_rule) || has(r.reasons, cause::kept_by_rule)) return "change the --precision rule";
+    if (has(r.reasons, cause::type_not_allowed)) return "allow int8 with --allow";
+    if (has(r.reasons, cause::input_not_quantized) || has(r.reasons, cause::input_part_not_quantized) ||
+        has(r.reasons, cause::weights_not_quantized))
       return "put a QuantizeLinear/DequantizeLinear pair on the tensor named above";
-    if (has(r.reasons, Cause::no_integer_form)) return "no Q/DQ pair changes this: Octavo computes this operator in float32";
-    if (has(r.reasons, Cause::input_off_kept_grid))
+    if (has(r.reasons, cause::no_integer_form)) return "no Q/DQ pair changes this: Octavo computes this operator in float32";
+    if (has(r.reasons, cause::input_off_kept_grid))
       return "put the same QuantizeLinear/DequantizeLinear pair on its input and on its result";
   }
   return "";
@@ -170,20 +179,20 @@ std::string extras(const Plan& plan) {
   std::string out;
   double sum = 0;
   int count = 0;
-  const bool measured = plan.cost_source == "measured";
+  const char* times = measured(plan) ? "measured" : "estimated";
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
     const std::string_view kind = kind_of(r, plan);
     if (kind.empty()) continue;
     ++count;
     if (r.seconds >= 0) sum += r.seconds;
-    out += fmt::format("{} {}: {}, {} {}\n  because   {}\n  caused by {}\n", kind, i, r.name, measured ? "measured" : "estimated",
-                       price(r.seconds), sentences(r.reasons), fmt::join(r.onnx_nodes, ", "));
+    out += fmt::format("{} {}: {}, {} {}\n  because   {}\n  caused by {}\n", kind, i, r.name, times, price(r.seconds),
+                       sentences(r.reasons), fmt::join(r.onnx_nodes, ", "));
     if (const auto way = way_out(r); !way.empty()) out += fmt::format("  change it {}\n", way);
     for (const auto& d : decisions_about(r, plan)) out += fmt::format("  weighed   {}\n", d);
   }
   if (count == 0) return "no copies, no requantizing passes, no float layers\n";
-  return out + fmt::format("{} in all, {} {} together\n", count, measured ? "measured" : "estimated", price(sum));
+  return out + fmt::format("{} in all, {} {} together\n", count, times, price(sum));
 }
 
 Result<std::string> tensor(const Plan& plan, const std::string& name) {

@@ -6,6 +6,15 @@
 
 namespace octavo::report {
 
+std::string_view name_of(Activation activation) {
+  switch (activation) {
+    case Activation::none: return "NONE";
+    case Activation::relu: return "RELU";
+    case Activation::clipped_relu: return "CLIPPED_RELU";
+  }
+  return "";
+}
+
 Epilogue epilogue_of(const region::Stage& s, const region::Plan& plan) {
   using program::Op;
   const auto& code = s.program.code;
@@ -50,15 +59,15 @@ Epilogue epilogue_of(const region::Stage& s, const region::Plan& plan) {
       }
       case Op::max:
         linear[k] = from(i.args[0]) || from(i.args[1]);
-        if (linear[k] && (zero(i.args[0]) || zero(i.args[1])) && e.activation == "NONE") e.activation = "RELU";
+        if (linear[k] && (zero(i.args[0]) || zero(i.args[1])) && e.activation == Activation::none) e.activation = Activation::relu;
         break;
       default: break;
     }
   }
-  for (std::size_t k = 0; k < code.size() && e.activation == "RELU"; ++k) {  // a limit that is not the end of quantizing
+  for (std::size_t k = 0; k < code.size() && e.activation == Activation::relu; ++k) {  // a limit that is not the end of quantizing
     const program::Instr& i = code[k];
     if (i.op != Op::min || !(linear[static_cast<std::size_t>(i.args[0])] || linear[static_cast<std::size_t>(i.args[1])])) continue;
-    if (readers[k] >= 0 && at(readers[k]).op != Op::f2i) e.activation = "CLIPPED_RELU";
+    if (readers[k] >= 0 && at(readers[k]).op != Op::f2i) e.activation = Activation::clipped_relu;
   }
   return e;
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/causes/all.h"
+
 namespace octavo::report {
 namespace {
 
@@ -13,17 +15,23 @@ struct Sentence {
   std::string_view text;
 };
 constexpr Sentence kSentences[] = {
-#define OCTAVO_SENTENCE(cause, text) {Cause::cause, text},
+#define OCTAVO_SENTENCE(name, text) {cause::name, text},
 #include "report/sentences.def"
+};
+
+constexpr Cause kCauses[] = {
+#define OCTAVO_CAUSE(name, fields) cause::name,
+#include "base/causes/all.def"
+#undef OCTAVO_CAUSE
 };
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < std::size(kSentences); ++i) {
-    if (kSentences[i].cause != static_cast<Cause>(i)) return false;
+    if (i >= std::size(kCauses) || kSentences[i].cause != kCauses[i]) return false;
   }
-  return std::size(kSentences) == kCauses;
+  return std::size(kSentences) == std::size(kCauses);
 }
-static_assert(in_order(), "report/sentences.def has one sentence for each cause of base/causes.def, in the same order");
+static_assert(in_order(), "report/sentences.def has one sentence for each cause of base/causes/all.def, in the same order");
 
 /// What people call an operator: a view is the model's QuantizeLinear and DequantizeLinear.
 std::string operators(std::vector<std::string> names) {
@@ -46,7 +54,9 @@ std::string shown(ValueKind kind, const ReasonValue& v) {
 }  // namespace
 
 std::string_view sentence_of(Cause cause) {
-  return kSentences[static_cast<std::size_t>(cause)].text;
+  const auto found =
+      std::find_if(std::begin(kSentences), std::end(kSentences), [&](const Sentence& s) { return s.cause == cause; });
+  return found == std::end(kSentences) ? std::string_view() : found->text;
 }
 
 std::string sentence(const Reason& reason) {
@@ -76,7 +86,7 @@ std::string sentences(const Reasons& reasons) {
 
 std::string described(const region::Alternative& tactic) {
   const std::string why = sentences(tactic.reasons);
-  if (has(tactic.reasons, Cause::tactic_refused)) return why;
+  if (has(tactic.reasons, cause::tactic_refused)) return why;
   if (tactic.seconds >= 0) return fmt::format("{}, measured {:.4g} us", why, tactic.seconds * 1e6);
   if (tactic.estimate >= 0) return fmt::format("{}, estimate {:.4g} us", why, tactic.estimate * 1e6);
   return why + ", not timed at this effort";

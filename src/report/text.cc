@@ -112,7 +112,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     line(out, "precision", to_string(r.precision));
     line(out, "tactic", fmt::format("{} ({})", r.tactic.name(), r.tactic.vector ? "vector kernel" : "portable code"));
     if (r.seconds >= 0)
-      line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, plan.cost_source == "measured" ? "measured" : "an estimate"));
+      line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, measured(plan) ? "measured" : "an estimate"));
     line(out, "reason", sentences(r.reasons));
     if (const auto way = way_out(r); !way.empty()) line(out, "to change it", way);
     for (const auto& d : decisions_about(r, plan)) line(out, "weighed", d);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/causes/plan_regions.h"
 #include "base/hash.h"
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
@@ -112,8 +113,8 @@ void convolution(json& j, const Stage& s, const Plan& plan, const std::string& p
   j["Bias"] = {{"Type", "Float"}, {"Count", e.bias}};
   j["HasBias"] = e.bias > 0 ? 1 : 0;
   j["HasSparseWeights"] = 0;
-  j["Activation"] = e.activation;
-  j["HasReLU"] = e.activation == "NONE" ? 0 : 1;
+  j["Activation"] = name_of(e.activation);
+  j["HasReLU"] = e.activation == Activation::none ? 0 : 1;
 }
 
 /// Each output channel reads one input channel of its own.
@@ -145,7 +146,7 @@ void describe(json& j, const Region& r, const Plan& plan) {
     const bool recodes = r.precision.has_codes();
     const ReasonValue view = std::vector<std::string>{"view"};
     const bool pure = recodes && std::any_of(r.reasons.begin(), r.reasons.end(), [&](const Reason& why) {
-                        return why.cause == Cause::pointwise_pass && why.values[0] == view;
+                        return why.cause == cause::pointwise_pass && why.values[0] == view;
                       });
     if (r.precision == region::Work::move || pure) {
       kind("Reformat", "Reformat");

@@ -12,31 +12,7 @@
 namespace octavo::tune {
 namespace {
 
-double seconds_each(int effort) {
-  return effort <= 2 ? 4e-3 : effort == 3 ? 15e-3 : effort == 4 ? 30e-3 : 100e-3;
-}
-
-int compiled_of_family(int effort) {
-  constexpr int kByEffort[] = {1, 8, 12, 24, 48, 1 << 20};
-  return kByEffort[std::clamp(effort, 0, 5)];
-}
-
-/// Seconds that compiling may take for the regions of the first plan, from the effort on that times further sets of parameters. Below it
-/// the counts are few; at effort 5 all sets are compiled.
-double seconds_of_first(int effort) {
-  return effort == 3 ? 120 : effort == 4 ? 600 : 1e9;
-}
-constexpr int kFewest = 8;  // sets of a family that every effort compiles
-
 constexpr double kPart = 0.5;  // of what a tactic is timed for: a run of a part of a large region
-
-/// Kernels for the regions that only other plans than the default one have.
-int compiled_of_others(int effort) {
-  constexpr int kByEffort[] = {0, 0, 400, 1200, 4000, 1 << 20};
-  return kByEffort[std::clamp(effort, 0, 5)];
-}
-
-constexpr double kLeftOut = 4;  // times the least estimate: at low effort such a tactic is not tried
 
 /// Plans that run longer are not run in turn: their regions are far larger than what neighbours share in caches, so the sum of the regions'
 /// times is believed. By those times, not by a clock, so that builds with one cache agree.
@@ -83,7 +59,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   std::vector<plan::TacticTime> times(offers.size());
   for (std::size_t i = 0; i < offers.size(); ++i) {
     const Timing* t = offers[i].refusal.empty() ? cache_.find(where, key, offers[i].tactic.name()) : nullptr;
-    if (t != nullptr && usable(*t)) times[i] = {t->seconds, "cache"};
+    if (t != nullptr && usable(*t)) times[i] = {t->seconds, plan::TimeSource::cache};
   }
   if (!slots.empty()) {
     compile_ahead(plan);
@@ -94,7 +70,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
       if (seconds[k].seconds < 0) continue;
       const std::string name = offers[slots[k]].tactic.name();
       remember(where, key, name, seconds[k].seconds, seconds[k].disturbed);
-      times[slots[k]] = {cache_.find(where, key, name)->seconds, "measured"};
+      times[slots[k]] = {cache_.find(where, key, name)->seconds, plan::TimeSource::measured};
     }
   }
   for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic.name(), times[i]);
@@ -107,7 +83,7 @@ Result<std::vector<TacticSeconds>> MeasuredCosts::time_part_or_all(const region:
                                                                    const std::vector<region::Offer>& offers,
                                                                    const std::vector<std::size_t>& slots,
                                                                    const std::vector<Candidate>& candidates) const {
-  const double each = seconds_each(options_.effort);
+  const double each = effort_.tactic_seconds;
   double least = -1;
   for (const std::size_t i : slots) {
     if (least < 0 || offers[i].cost < least) least = offers[i].cost;
@@ -142,7 +118,7 @@ std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, co
     const bool wanted = pin && *pin == name;
     if (!wanted && slow(offers[i].tactic) && fast) continue;
     if (!wanted && first[i] == 0) continue;
-    if (!wanted && options_.effort <= 2 && least > 0 && offers[i].cost > kLeftOut * least) continue;
+    if (!wanted && effort_.cost_limit > 0 && least > 0 && offers[i].cost > effort_.cost_limit * least) continue;
     if (provider_of(offers[i].tactic, providers_) != nullptr) out.push_back(i);
   }
   return out;
@@ -192,7 +168,7 @@ void MeasuredCosts::notice(const region::Plan& plan, bool last) {
   }
   if (!last) return;
   const int regions = static_cast<int>(std::max<std::size_t>(noticed_.size(), 1));
-  of_family_ = std::clamp(compiled_of_others(options_.effort) / regions, 2, compiled_of_family(options_.effort));
+  of_family_ = std::clamp(effort_.other_kernels / regions, plan::kFewestOtherSets, effort_.sets);
   std::vector<region::Plan> plans;
   if (!options_.strict) {
     constexpr std::size_t kTogether = 64;  // regions whose packed weights are in memory at a time
@@ -208,8 +184,8 @@ void MeasuredCosts::notice(const region::Plan& plan, bool last) {
 }
 
 /// On another device than the host every tactic is compiled before it is timed, which is most of the cost: of each family only as many
-/// sets of parameters count, in the provider's order, as the effort allows. From effort 3 on the first plan's kernels must also fit into
-/// the seconds of that effort on these cores; times that the cache has count in any case.
+/// sets of parameters count, in the provider's order, as the effort allows. Where it bounds the seconds, the first plan's kernels must also
+/// fit into these on these cores; times that the cache has count in any case.
 std::vector<char> MeasuredCosts::among_first(const region::Region& region, const std::string& key,
                                              const std::vector<region::Offer>& offers) const {
   std::vector<char> out(offers.size(), 1);
@@ -219,11 +195,11 @@ std::vector<char> MeasuredCosts::among_first(const region::Region& region, const
     if (o.refusal.empty()) taken[o.tactic.family] = 0;
   }
   const bool first = first_.contains(key);
-  int most = of_family_ > 0 && !first ? of_family_ : compiled_of_family(options_.effort);
-  if (first && options_.effort >= kVariantsFrom && options_.compile_seconds > 0) {
-    const double kernels = seconds_of_first(options_.effort) * options_.cores / options_.compile_seconds;
+  int most = of_family_ > 0 && !first ? of_family_ : effort_.sets;
+  if (first && effort_.first_seconds > 0 && options_.compile_seconds > 0) {
+    const double kernels = effort_.first_seconds * options_.cores / options_.compile_seconds;
     const double families = static_cast<double>(std::max<std::size_t>(taken.size(), 1));
-    most = static_cast<int>(std::clamp<double>(kernels / static_cast<double>(first_.size()) / families, kFewest, most));
+    most = static_cast<int>(std::clamp<double>(kernels / static_cast<double>(first_.size()) / families, plan::kFewestSets, most));
   }
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (offers[i].refusal.empty()) out[i] = taken[offers[i].tactic.family]++ < most ? 1 : 0;
@@ -246,7 +222,8 @@ void MeasuredCosts::remember(const Where& where, const std::string& key, const s
 
 void MeasuredCosts::say(const std::string& key, const std::string& tactic, const plan::TacticTime& t) {
   if (!options_.log || t.seconds < 0) return;
-  options_.log(fmt::format("timing: {:>9.2f} us {:8} {} | {}", t.seconds * 1e6, t.source, tactic, key));
+  options_.log(fmt::format("timing: {:>9.2f} us {:8} {} | {}", t.seconds * 1e6,
+                           t.source == plan::TimeSource::cache ? "cache" : "measured", tactic, key));
 }
 
 std::optional<std::string> MeasuredCosts::pinned(const region::Region& region, const region::Plan& plan) {
@@ -262,7 +239,7 @@ Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Pl
   if (!a || !b || a->seconds < 0 || b->seconds < 0) {
     if (options_.strict)
       return fail(ErrorKind::usage, fmt::format("strict timing: the timing cache has no comparison \"{}\"", key));
-    OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15, options_.devices));
+    OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, effort_.plan_runs, options_.devices));
     remember(where, key, "plan.first", t.first, false);
     remember(where, key, "plan.second", t.second, false);
     a = cache_.find(where, key, "plan.first");

@@ -8,24 +8,19 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
+#include "plan/effort.h"
 #include "tune/measure.h"
 #include "tune/timing_cache.h"
 
 namespace octavo::tune {
 
-inline constexpr int kVariantsFrom = 3;  ///< effort from which on further sets of parameters are timed
-
 struct TuneOptions {
   /// What regions of another device than the host are timed on, and Where::device of these times; empty: plans are the host's.
   engine::Devices devices;
   std::string device;
-  /// How long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also how many sets of
-  /// parameters of a family: 8, 12, 24, 48, all; and of regions that only other plans than the default one have, at most 400, 1,200
-  /// and 4,000 kernels (efforts 2, 3 and 4), divided among them, but two of each family. At efforts 3 and 4 the default plan's kernels are
-  /// no more than `cores` compile in 120 and 600 s, but eight of each family and region.
-  int effort = 2;
-  double compile_seconds = 0;  ///< of one core, for a kernel of a device other than the host; 0: not bounded by time
+  int effort = plan::kDefaultEffort;  ///< what is timed, and how long (plan/effort.h)
+  double compile_seconds = 0;         ///< of one core, for a kernel of a device other than the host; 0: not bounded by time
   int cores = engine::available_cores();
   int threads = 1;
   bool strict = false;                          ///< a time that the cache does not have is an error
@@ -36,7 +31,11 @@ struct TuneOptions {
 class MeasuredCosts final : public plan::Costs {
  public:
   MeasuredCosts(TimingCache cache, const std::vector<const region::Provider*>& providers, TuneOptions options)
-      : cache_(std::move(cache)), providers_(providers), options_(std::move(options)), where_(place(options_)) {}
+      : cache_(std::move(cache)),
+        providers_(providers),
+        options_(std::move(options)),
+        effort_(plan::effort_at(options_.effort)),
+        where_(place(options_)) {}
 
   [[nodiscard]] Result<std::vector<plan::TacticTime>> price(const region::Region& region, const region::Plan& plan,
                                                             const std::vector<region::Offer>& offers) override;
@@ -44,8 +43,8 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override;
   [[nodiscard]] bool wants_notice() const override { return !options_.device.empty(); }
   void notice(const region::Plan& plan, bool last) override;
-  [[nodiscard]] bool tries_variants() const override { return options_.effort >= kVariantsFrom; }
-  [[nodiscard]] std::string_view source() const override { return "measured"; }
+  [[nodiscard]] bool tries_variants() const override { return effort_.variants; }
+  [[nodiscard]] plan::CostSource source() const override { return plan::CostSource::measured; }
 
   /// What this object measured, to be merged into the file: pins that were set there meanwhile stay.
   [[nodiscard]] const TimingCache& fresh() const { return fresh_; }
@@ -79,6 +78,7 @@ class MeasuredCosts final : public plan::Costs {
   TimingCache cache_, fresh_;
   const std::vector<const region::Provider*>& providers_;
   TuneOptions options_;
+  const plan::Effort& effort_;
   Where where_;
   std::map<std::pair<int, std::string>, std::vector<plan::TacticTime>> answered_;  ///< by threads and key: one answer a build
   std::set<std::string> compiled_;  ///< keys of regions whose tactics compile_ahead has compiled

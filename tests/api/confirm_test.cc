@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/causes/plan_search.h"
 #include "cpu/provider.h"
 #include "plan/plan.h"
 #include "support/costs.h"
@@ -69,7 +70,7 @@ TEST(Confirm, WholePlansDecide) {
   EXPECT_TRUE(slower.kinds.empty());
   int said = 0;
   for (const region::Decision& d : slower.decisions) {
-    if (has(d.reasons, Cause::whole_plan_slower)) ++said;
+    if (has(d.reasons, cause::whole_plan_slower)) ++said;
   }
   EXPECT_GT(said, 1);
 }
@@ -84,7 +85,7 @@ TEST(Confirm, KindsAreTriedAlone) {
   EXPECT_NE(first.hash, second.hash);
   EXPECT_NE(first.hash, all.hash);
   for (const region::Decision& d : first.decisions) {
-    if (d.choice != *all.kinds.rbegin() || !has(d.reasons, Cause::whole_plan_slower)) continue;
+    if (d.choice != *all.kinds.rbegin() || !has(d.reasons, cause::whole_plan_slower)) continue;
     EXPECT_DOUBLE_EQ(std::get<double>(d.reasons[0].values[1]), 1100e-6);
     EXPECT_DOUBLE_EQ(std::get<double>(d.reasons[0].values[2]), 1000e-6);
   }

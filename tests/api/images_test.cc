@@ -6,7 +6,7 @@
 #include "api/check.h"
 #include "cpu/provider.h"
 #include "engine/engine.h"
-#include "plan/candidates/by_image.h"
+#include "plan/search/by_image.h"
 #include "reference/evaluate.h"
 #include "region/key.h"
 #include "support/feeds.h"
@@ -26,10 +26,11 @@ class DearBatches final : public plan::Costs {
                                               const std::vector<region::Offer>& offers) override {
     std::vector<plan::TacticTime> out;
     const bool batch = !r.stages[0].space.empty() && r.stages[0].space[0] > 1;
-    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? (batch == dear_ ? 1e-3 : 1e-5) : -1, "measured"});
+    for (const region::Offer& o : offers)
+      out.push_back({o.refusal.empty() ? (batch == dear_ ? 1e-3 : 1e-5) : -1, plan::TimeSource::measured});
     return out;
   }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 
  private:
   bool dear_;

@@ -15,6 +15,7 @@
 #include "engine/set.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
+#include "plan/effort.h"
 
 namespace octavo::api {
 namespace {
@@ -277,6 +278,11 @@ TEST_F(Rebuild, SignedFilesAreVerifiedBeforeAnythingElse) {
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("it is not signed"), std::string::npos) << refused.error().message;
   EXPECT_TRUE(warned_.empty()) << "nothing was built";
+}
+
+/// The options of a caller, which the file keeps.
+TEST(BuildOptions, DefaultEffortIsThatOfTheTable) {
+  EXPECT_EQ(octavo::BuildOptions().effort, plan::kDefaultEffort);
 }
 
 }  // namespace

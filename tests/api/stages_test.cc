@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/causes/plan_search.h"
 #include "cpu/provider.h"
 #include "ir/text.h"
 #include "plan/plan.h"
@@ -209,7 +210,7 @@ TEST(Stages, ForcedQuestionsHaveNames) {
   ASSERT_TRUE(p);
   const auto& all = p->plan.decisions;
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const region::Decision& d) {
-    return d.choice == "stage-operand" && d.candidates[d.chosen].name == "row-tiles" && has(d.reasons, Cause::forced);
+    return d.choice == "stage-operand" && d.candidates[d.chosen].name == "row-tiles" && has(d.reasons, cause::forced);
   }));
 }
 

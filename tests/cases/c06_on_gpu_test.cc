@@ -49,10 +49,10 @@ class Prices final : public plan::Costs {
                                               const std::vector<region::Offer>& offers) override {
     std::vector<plan::TacticTime> out;
     for (const region::Offer& o : offers)
-      out.push_back({!o.refusal.empty() ? -1 : o.tactic.family == kFused ? both_ : 1e-5, "measured"});
+      out.push_back({!o.refusal.empty() ? -1 : o.tactic.family == kFused ? both_ : 1e-5, plan::TimeSource::measured});
     return out;
   }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 
  private:
   double both_;

@@ -1,6 +1,7 @@
 // Depthwise convolutions whose window stays in registers, against brute force.
 #include <gtest/gtest.h>
 
+#include "base/causes/kernels.h"
 #include "cpu/depthwise_scene.h"
 
 namespace octavo::testing {
@@ -198,7 +199,7 @@ TEST(Avx512SlidingWindow, Refusals) {
   cases[2].why = region::unmet("strides", "2x1", "1x1 or 2x2"), cases[2].k.strides = {2, 1};
   cases[3].why = region::unmet("columns of padding", 2, "at most 1"), cases[3].k.strides = {2, 2}, cases[3].k.pads = {1, 2, 1, 1};
   cases[4].why = region::unmet("output 1", "of its own", "the packed value or a table of it");
-  cases[4].why.insert(cases[4].why.begin(), because<Cause::epilogue_not_requantize>());
+  cases[4].why.insert(cases[4].why.begin(), because<cause::epilogue_not_requantize>());
   for (auto& [why, k] : cases) {
     Scene s(1);
     build(s, k);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/causes/kernels.h"
 #include "base/half.h"
 #include "cpu/isa.h"
 #include "reference/oracle_provider.h"
@@ -543,7 +544,7 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   for (const region::Offer& o : provider.offers(region_, plan_)) {
     if (!region::selects(of_any_version(*wanted), of_any_version(o.tactic))) continue;
     known = true;
-    if (has(o.refusal, Cause::capability_missing) || has(o.refusal, Cause::capability_not_allowed))
+    if (has(o.refusal, cause::capability_missing) || has(o.refusal, cause::capability_not_allowed))
       return "skip: " + tactic + " " + spelled(o.refusal);
     if (!o.refusal.empty()) return "refused: " + spelled(o.refusal) + repeat;
     if (!(o.cost > 0)) return "the offer has no cost" + repeat;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/causes/kernels.h"
+#include "base/causes/plan_regions.h"
 #include "engine/engine.h"
 #include "program/program.h"
 
@@ -62,7 +64,7 @@ inline region::Plan plan(float weight = 3.0F) {
     r.tactic = *region::parse_tactic("toy.oracle");
     r.onnx_nodes = {r.name};
     r.precision = ir::DType::f32;
-    r.reasons = {because<Cause::codes_moved>("toy")};
+    r.reasons = {because<cause::codes_moved>("toy")};
     p.regions.push_back(std::move(r));
   };
   region(program::Op::mul, 0, 3, 2, "mul");
@@ -100,7 +102,7 @@ class OracleProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "toy"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{*region::parse_tactic("toy.avx1024"), {because<Cause::capability_unknown>("toy.avx1024")}, 0.5},
+    return {{*region::parse_tactic("toy.avx1024"), {because<cause::capability_unknown>("toy.avx1024")}, 0.5},
             {*region::parse_tactic("toy.oracle"), {}, 1.0}};
   }
   Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {

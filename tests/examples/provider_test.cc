@@ -11,8 +11,8 @@
 #include "engine/engine.h"
 #include "examples/provider/loops_provider.h"
 #include "onnx/import/import.h"
+#include "plan/cost.h"
 #include "plan/plan.h"
-#include "plan/search/cost.h"
 #include "reference/oracle_provider.h"
 #include "region/refusal.h"
 
@@ -120,10 +120,10 @@ class ExampleTakes final : public plan::Costs {
                                               const std::vector<region::Offer>& offers) override {
     std::vector<plan::TacticTime> out;
     for (const region::Offer& o : offers)
-      out.push_back({!o.refusal.empty() ? -1 : o.tactic.provider == "example" ? seconds_ : 1e-6, "measured"});
+      out.push_back({!o.refusal.empty() ? -1 : o.tactic.provider == "example" ? seconds_ : 1e-6, plan::TimeSource::measured});
     return out;
   }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 
  private:
   double seconds_;

@@ -1,8 +1,9 @@
 // The network of one image: in, out, and what mixes images.
-#include "plan/candidates/by_image.h"
+#include "plan/search/by_image.h"
 
 #include <gtest/gtest.h>
 
+#include "base/causes/plan_candidates.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "reference/evaluate.h"
@@ -99,7 +100,7 @@ TEST(OneImage, WhatMixesImagesIsRefusedByName) {
   const auto broadcast = plan::one_image(
       parsed("graph \"g\"\nx = input : f32[3,3,5]\nm = reduce_mean x {axes=[1], keepdims=0}\ny = add x m\noutput y\n"));
   ASSERT_FALSE(broadcast) << "an image's mean would be added to a channel of all";
-  EXPECT_EQ(broadcast.error().cause, Cause::batch_operand_mixed);
+  EXPECT_EQ(broadcast.error().cause, cause::batch_operand_mixed);
   EXPECT_FALSE(plan::one_image(parsed("graph \"g\"\nx = input : f32[1,4]\ny = relu x\noutput y\n"))) << "one image";
   EXPECT_FALSE(
       plan::one_image(parsed("graph \"g\"\nx = input : f32[2,4]\nz = input : f32[3,4]\ny = relu x\noutput y\noutput z\n")));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/causes/plan_candidates.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "plan/candidates/segments.h"
@@ -78,7 +79,7 @@ TEST(Segments, RefusesWithTheReason) {
   std::string text = kConcat;
   text.replace(text.find("c = view z q=s8(0.07,0)\n"), 24, "c = relu z\n");
   const ir::Graph g = parsed(text);
-  EXPECT_EQ(plan::why_no_segments(g, ir::find_grids(g), find(g, ir::Op::conv)), because<Cause::part_off_grid>("c"));
+  EXPECT_EQ(plan::why_no_segments(g, ir::find_grids(g), find(g, ir::Op::conv)), because<cause::part_off_grid>("c"));
 }
 
 // Both halves of a split, at scales of their own; one again behind its view at the scale of a concatenation (a YOLO block).
@@ -120,7 +121,7 @@ TEST(SplitViews, OverlappingChannelsAreRefused) {
   for (auto at = text.find("ends=[1,6,3,3]"); at != std::string::npos; at = text.find("ends=[1,6,3,3]"))
     text.replace(at, 14, "ends=[1,5,3,3]");
   ir::Graph g = parsed(text);
-  EXPECT_EQ(plan::why_no_split_views(g, g.node(find(g, ir::Op::sigmoid)).outputs[0]), because<Cause::parts_at_two_scales>(2, 2));
+  EXPECT_EQ(plan::why_no_split_views(g, g.node(find(g, ir::Op::sigmoid)).outputs[0]), because<cause::parts_at_two_scales>(2, 2));
 }
 
 // A YOLO block's first convolution: an activation, constants a channel and one for all, and slices at scales of their own.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/causes/plan_search.h"
 #include "ir/text.h"
 #include "reference/oracle_provider.h"
 
@@ -18,11 +19,12 @@ class Operations final : public plan::Costs {
     std::size_t count = 1;
     for (const region::Stage& s : r.stages) count += s.program.code.size();
     std::vector<plan::TacticTime> out;
-    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? static_cast<double>(count) * 1e-6 : -1, "measured"});
+    for (const region::Offer& o : offers)
+      out.push_back({o.refusal.empty() ? static_cast<double>(count) * 1e-6 : -1, plan::TimeSource::measured});
     return out;
   }
   Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) override { return whole_; }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 
  private:
   std::optional<Pair> whole_;
@@ -133,14 +135,14 @@ TEST(ChoosePairs, WholeRunsHaveTheLastWord) {
   EXPECT_EQ(chosen(planned(g, {.effort = 2, .whole = plan::Costs::Pair{2, 1}})), "permitted");
   const auto slower = planned(g, {.effort = 2, .whole = plan::Costs::Pair{1, 2}});
   EXPECT_EQ(chosen(slower), "as-they-stand");
-  EXPECT_EQ(decision(slower)->reasons[0].cause, Cause::not_faster_in_whole_runs);
+  EXPECT_EQ(decision(slower)->reasons[0].cause, cause::not_faster_in_whole_runs);
 }
 
 TEST(ChoosePairs, WherePairsContradictARuleThereIsNothingToCompareWith) {
   const auto p = planned(network(false, true), {.rules = {{"conv2", "float32"}}});
   EXPECT_EQ(chosen(p), "permitted");
   EXPECT_EQ(decision(p)->candidates[0].seconds, -1);
-  EXPECT_EQ(decision(p)->candidates[0].notes[0].cause, Cause::not_planned);
+  EXPECT_EQ(decision(p)->candidates[0].notes[0].cause, cause::not_planned);
 }
 
 TEST(ChoosePairs, DisabledEveryPairStays) {

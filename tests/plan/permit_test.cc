@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/causes/plan_precision.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "plan/precision/permit_error.h"
@@ -284,7 +285,7 @@ TEST(Permit, KeepFloatTurnsOneLayerOff) {
   ASSERT_TRUE(a && b);
   EXPECT_EQ(a->permitted, (std::set<std::string>{"conv1", "conv2", "conv3"}));
   EXPECT_EQ(b->permitted, (std::set<std::string>{"conv1", "conv2"}));
-  EXPECT_EQ(b->why_float.at("conv3"), because<Cause::left_out_for_comparison>());
+  EXPECT_EQ(b->why_float.at("conv3"), because<cause::left_out_for_comparison>());
 }
 
 TEST(Permit, TheErrorOfPermittedViewsIsMeasured) {

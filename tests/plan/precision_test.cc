@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/causes/kernels.h"
+#include "base/causes/plan_precision.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "plan/precision/permit_error.h"
@@ -27,7 +29,7 @@ class Times final : public plan::Costs {
       if (found != table_.end()) us = found->second;
     }
     std::vector<plan::TacticTime> out;
-    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? us * 1e-6 : -1, "measured"});
+    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? us * 1e-6 : -1, plan::TimeSource::measured});
     return out;
   }
   Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override {
@@ -35,7 +37,7 @@ class Times final : public plan::Costs {
     for (const region::Region& r : second.regions) EXPECT_FALSE(r.tactic.none()) << r.name;
     return whole_;
   }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 
  private:
   std::map<std::string, double> table_;
@@ -50,7 +52,7 @@ class NoBfloat16 final : public region::Provider {
     auto out = oracle_.offers(r, p);
     for (region::Offer& o : out) {
       if (r.precision == ir::DType::bf16)
-        o = {*region::parse_tactic("toy.bf16"), {because<Cause::capability_missing>("toy.bf16", "none")}, 0};
+        o = {*region::parse_tactic("toy.bf16"), {because<cause::capability_missing>("toy.bf16", "none")}, 0};
     }
     return out;
   }
@@ -287,9 +289,9 @@ TEST(Precision, MaxErrorSaysWhichLayersStayedFloatAndWhy) {
   EXPECT_NE(found.find("float32"), std::string::npos) << found;
   int kept = 0;
   for (const region::Decision& d : p.plan.decisions) {
-    if (d.choice != "precision" || !has(d.reasons, Cause::kept_for_max_error)) continue;
+    if (d.choice != "precision" || !has(d.reasons, cause::kept_for_max_error)) continue;
     ++kept;
-    EXPECT_TRUE(has(d.candidates[0].notes, Cause::permitted_with_error)) << report::sentences(d.candidates[0].notes);
+    EXPECT_TRUE(has(d.candidates[0].notes, cause::permitted_with_error)) << report::sentences(d.candidates[0].notes);
   }
   EXPECT_GE(kept, 1);
   const auto refused = plan_of({.times = {}, .allowed = {"int8"}, .max_error = limit});

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
 #include "reference/oracle_provider.h"
 
 namespace octavo {
@@ -40,13 +40,13 @@ class Told final : public plan::Costs {
     const bool mid = r.onnx_nodes.contains("mid1");
     const bool without = !mid && !r.onnx_nodes.contains("mid2");
     const double seconds = (first_costs && mid) || (without_costs && without) ? 2e-6 : 1e-6;
-    return std::vector<plan::TacticTime>(offers.size(), {seconds, "measured"});
+    return std::vector<plan::TacticTime>(offers.size(), {seconds, plan::TimeSource::measured});
   }
   Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) override {
     ++compared;
     return Pair{1, whole};
   }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 };
 
 plan::Roundings priced(Told& costs, int effort) {

@@ -4,6 +4,10 @@
 
 #include <cmath>
 
+#include "base/causes/kernels.h"
+#include "base/causes/plan_candidates.h"
+#include "base/causes/plan_regions.h"
+#include "base/causes/plan_search.h"
 #include "region/region.h"
 #include "support/facts.h"
 
@@ -45,9 +49,9 @@ inline Plan toy_plan() {
   conv.packed = {2};
   conv.onnx_nodes = {"Conv_0", "Add_1"};
   conv.precision = Work::int8;
-  conv.reasons = {because<Cause::integer_anchor>("u8(0.5,0)", "s8", "per tensor")};
-  conv.alternatives = {{"cpu.conv.other", {because<Cause::tactic_possible>()}, 1.5e-5},
-                       {"cpu.none", {because<Cause::tactic_refused>(), because<Cause::kernel_needs>("groups", "2", "1")}, -1, -1}};
+  conv.reasons = {because<cause::integer_anchor>("u8(0.5,0)", "s8", "per tensor")};
+  conv.alternatives = {{"cpu.conv.other", {because<cause::tactic_possible>()}, 1.5e-5},
+                       {"cpu.none", {because<cause::tactic_refused>(), because<cause::kernel_needs>("groups", "2", "1")}, -1, -1}};
   conv.graph_inputs = {0, ir::kNone, 1};
   conv.graph_outputs = {5, 6};
   Stage s;
@@ -88,14 +92,13 @@ inline Plan toy_plan() {
   c.stores = {flipped};
   copy.stages = {c};
   p.regions = {conv, copy};
-  p.decisions = {
-      {"stores",
-       "codes",
-       1,
-       {because<Cause::cheapest>(2)},
-       {{"stored-twice", 2e-5},
-        {"own-pass", 1e-5, {because<Cause::kernel_refused>("cpu.conv.none"), because<Cause::kernel_needs>("groups", "2", "1")}}},
-       {"Conv_0"}}};
+  Decision& d = p.decisions.emplace_back();
+  d.choice = "stores", d.where = "codes", d.chosen = 1;
+  d.reasons = {because<cause::cheapest>(2)};
+  d.candidates = {
+      {"stored-twice", 2e-5},
+      {"own-pass", 1e-5, {because<cause::kernel_refused>("cpu.conv.none"), because<cause::kernel_needs>("groups", "2", "1")}}};
+  d.onnx_nodes = {"Conv_0"};
   return p;
 }
 

@@ -5,6 +5,11 @@
 
 #include <set>
 
+#include "base/causes/plan_precision.h"
+#include "base/causes/plan_regions.h"
+#include "base/causes/plan_search.h"
+#include "base/causes/quant.h"
+
 namespace octavo::report {
 namespace {
 
@@ -17,8 +22,7 @@ std::set<std::string> placeholders(std::string_view text) {
 
 TEST(Sentences, NameTheFieldsOfTheirCause) {
   std::set<std::string_view> seen;
-  for (std::size_t c = 0; c < kCauses; ++c) {
-    const auto cause = static_cast<Cause>(c);
+  for (const Cause cause : all_causes()) {
     std::set<std::string> fields;
     for (std::size_t i = 0; i < field_count(cause); ++i) fields.emplace(field_of(cause, i).name);
     EXPECT_EQ(fields.size(), field_count(cause)) << name_of(cause) << " has two fields of one name";
@@ -28,29 +32,31 @@ TEST(Sentences, NameTheFieldsOfTheirCause) {
     EXPECT_EQ(find_cause(name_of(cause)), cause);
   }
   EXPECT_FALSE(find_cause("no such cause"));
+  EXPECT_EQ(all_causes().size(), seen.size());
 }
 
 /// What can be an estimate, or be forced, may not be said to be measured: such a sentence takes the source of its times as a value.
 TEST(Sentences, SayMeasuredOnlyOfWhatIs) {
-  for (std::size_t c = 0; c < kCauses; ++c) {
-    const auto cause = static_cast<Cause>(c);
-    const bool of_measurements = cause == Cause::measured_region_by_region || cause == Cause::whole_plan_of_measured_slower;
+  for (const Cause cause : all_causes()) {
+    const bool of_measurements = cause == cause::measured_region_by_region || cause == cause::whole_plan_of_measured_slower;
     EXPECT_TRUE(of_measurements || sentence_of(cause).find("measured") == std::string_view::npos) << name_of(cause);
   }
 }
 
 TEST(Sentences, PutValuesInTheirPlaces) {
-  EXPECT_EQ(sentence(because<Cause::tensor_kept_by_rule>("r1", "float32", "r*")),
+  EXPECT_EQ(sentence(because<cause::tensor_kept_by_rule>("r1", "float32", "r*")),
             "not int8: tensor \"r1\" is kept float32 by the rule \"r*=float32\"");
-  EXPECT_EQ(sentence(because<Cause::values_below_zero>(-0.1F)), "the values can be as low as -0.1");
+  EXPECT_EQ(sentence(because<cause::values_below_zero>(-0.1F)), "the values can be as low as -0.1");
   EXPECT_EQ(
-      sentence(because<Cause::whole_plan_slower>("slices", 2.5e-6, 1e-3)),
+      sentence(because<cause::whole_plan_slower>("slices", 2.5e-6, 1e-3)),
       "\"slices\" was cheaper by the sum of its regions, but not in runs of the whole plan: 2.5 us with it, 1000 us without it");
-  const Reasons two{because<Cause::epilogue_fused>(std::vector<std::string>{"view", "add"}), because<Cause::int8_demanded>()};
+  const Reasons two{because<cause::epilogue_fused>(std::vector<std::string>{"view", "add"}), because<cause::int8_demanded>()};
   EXPECT_EQ(sentences(two), "epilogue: quantize, add; the model's Q/DQ pairs require int8");
   EXPECT_TRUE(well_formed(two[0]));
-  EXPECT_FALSE(well_formed({Cause::epilogue_fused, {}}));
-  EXPECT_FALSE(well_formed({Cause::epilogue_fused, {std::int64_t{1}}}));
+  EXPECT_FALSE(well_formed(Reason(cause::epilogue_fused)));
+  EXPECT_FALSE(well_formed(Reason(cause::epilogue_fused, {std::int64_t{1}})));
+  const Reason unknown(static_cast<Cause>(1));  // a number that no name has
+  EXPECT_TRUE(name_of(unknown.cause).empty() && sentence_of(unknown.cause).empty() && !well_formed(unknown));
 }
 
 }  // namespace

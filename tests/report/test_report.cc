@@ -3,6 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/causes/ir.h"
+#include "base/causes/kernels.h"
+#include "base/causes/plan_layout.h"
+#include "base/causes/plan_regions.h"
+#include "base/causes/plan_search.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/explain.h"
@@ -30,10 +35,10 @@ region::Plan plan() {
   conv.onnx_nodes = {"conv1", "relu1", "pool1"};
   conv.precision = region::Work::int8;
   conv.tactic = *region::parse_tactic("cpu.conv.u8s8.avx512vnni.jit");
-  conv.reasons = {because<Cause::integer_anchor>("u8(0.5,3)", "s8", "per tensor"),
-                  because<Cause::stages_joined>("conv-pool", "pool1")};
-  conv.alternatives = {{"cpu.conv.u8s8.amx", {because<Cause::tactic_refused>(), because<Cause::capability_missing>("amx", "avx2")}},
-                       {"cpu.conv.u8s8.avx2", {because<Cause::tactic_possible>()}, 0.00025}};
+  conv.reasons = {because<cause::integer_anchor>("u8(0.5,3)", "s8", "per tensor"),
+                  because<cause::stages_joined>("conv-pool", "pool1")};
+  conv.alternatives = {{"cpu.conv.u8s8.amx", {because<cause::tactic_refused>(), because<cause::capability_missing>("amx", "avx2")}},
+                       {"cpu.conv.u8s8.avx2", {because<cause::tactic_possible>()}, 0.00025}};
   region::Stage first;
   first.anchor.op = ir::Op::conv;
   first.anchor.facts = ir::default_facts(ir::Op::conv);
@@ -59,7 +64,7 @@ region::Plan plan() {
   up.precision = ir::DType::f32;
   up.tactic = *region::parse_tactic("cpu.conv_transpose.portable");
   up.tactic.vector = false;
-  up.reasons = {because<Cause::input_not_quantized>("pool1")};
+  up.reasons = {because<cause::input_not_quantized>("pool1")};
   region::Stage stage;
   stage.anchor.op = ir::Op::conv_transpose;
   stage.anchor.facts = ir::default_facts(ir::Op::conv_transpose);
@@ -84,7 +89,7 @@ region::Plan plan() {
   d.choice = "fuse-conv-pool";
   d.where = "relu1";
   d.onnx_nodes = {"relu1"};
-  d.reasons = {because<Cause::not_cheaper>(2)};
+  d.reasons = {because<cause::not_cheaper>(2)};
   d.candidates = {{"row-tiles", 0.0001}, {"separate", 0.00012}};
   p.decisions = {d};
   return p;
@@ -110,7 +115,7 @@ TEST(Explain, ExtrasNameCauseAndTheWayOut) {
   region::Region copy;
   copy.name = "copy t";
   copy.precision = region::Work::move;
-  copy.reasons = {because<Cause::store_needs_channels_last>(64)};
+  copy.reasons = {because<cause::store_needs_channels_last>(64)};
   copy.onnx_nodes = {"transpose3"};
   copy.seconds = 5e-6;
   copy.stages.resize(1);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/causes/passes.h"
 #include "ir/text.h"
 #include "rewrite/rule.h"
 
@@ -78,7 +79,7 @@ TEST(Runner, KeepsTheLastReasonOfEachRefusal) {
   int asked = 0;
   const Made shy("shy", [&](Graph& graph, NodeId id, const ir::Grids&) {
     if (graph.node(id).op != Op::sin) return no_match();
-    return refuse(because<Cause::several_readers>("x", ++asked));
+    return refuse(because<cause::several_readers>("x", ++asked));
   });
   const Made once = turns("cos-to-tanh", Op::cos, Op::tanh);  // makes a second sweep happen
   const auto report = run(g, {&shy, &once}, {});
@@ -86,8 +87,8 @@ TEST(Runner, KeepsTheLastReasonOfEachRefusal) {
   ASSERT_EQ(report->refusals.size(), 2U);
   EXPECT_EQ(report->stats[0].refused, 2);
   EXPECT_EQ(report->refusals[0].node, "a");
-  EXPECT_EQ(report->refusals[0].refusal, because<Cause::several_readers>("x", 3));
-  EXPECT_EQ(report->refusals[1].refusal, because<Cause::several_readers>("x", 4));
+  EXPECT_EQ(report->refusals[0].refusal, because<cause::several_readers>("x", 3));
+  EXPECT_EQ(report->refusals[1].refusal, because<cause::several_readers>("x", 4));
   EXPECT_EQ(report->refusals[1].origin, (std::set<std::string>{"c"}));
 }
 
@@ -96,7 +97,7 @@ TEST(Runner, ForgetsRefusalsThatNoLongerHold) {
   bool ready = false;
   const Made waits("waits", [&](Graph& graph, NodeId id, const ir::Grids&) {
     if (graph.node(id).op != Op::sin) return no_match();
-    if (!ready) return refuse(because<Cause::gathered_is_output>());
+    if (!ready) return refuse(because<cause::gathered_is_output>());
     graph.node(id).op = Op::neg;
     return applied();
   });

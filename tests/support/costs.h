@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
 #include "region/key.h"
 
 namespace octavo::testing {
@@ -20,7 +20,7 @@ class ArbitraryCosts : public plan::Costs {
     for (const region::Offer& o : offers) {
       const std::string text = region::key(r, p) + o.tactic.name();
       const std::uint64_t h = hash64({reinterpret_cast<const std::byte*>(text.data()), text.size()}, seed_);
-      out.push_back({o.refusal.empty() ? 1e-6 * static_cast<double>(1 + h % 1000) : -1, "measured"});
+      out.push_back({o.refusal.empty() ? 1e-6 * static_cast<double>(1 + h % 1000) : -1, plan::TimeSource::measured});
     }
     return out;
   }
@@ -31,7 +31,7 @@ class ArbitraryCosts : public plan::Costs {
     return std::optional(Pair{1e-3, 1e-6 * static_cast<double>(900 + h % 200)});
   }
   bool whole_plans = false;  ///< it has times of whole plans, too
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 
  private:
   std::uint64_t seed_;
@@ -43,10 +43,10 @@ class CountRegions final : public plan::Costs {
   Result<std::vector<plan::TacticTime>> price(const region::Region&, const region::Plan&,
                                               const std::vector<region::Offer>& offers) override {
     std::vector<plan::TacticTime> out;
-    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? 1e-6 : -1, "measured"});
+    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? 1e-6 : -1, plan::TimeSource::measured});
     return out;
   }
-  std::string_view source() const override { return "measured"; }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
 };
 
 }  // namespace octavo::testing

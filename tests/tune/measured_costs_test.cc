@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "api/pipeline.h"
+#include "base/causes/plan_search.h"
 #include "ir/text.h"
 #include "region/key.h"
 #include "tune/measure.h"
@@ -105,7 +106,7 @@ TEST(MeasuredCosts, APinDecides) {
   const region::Region& r = conv2(before->engine->plan());
   std::string other;
   for (const auto& a : r.alternatives) {
-    if (a.tactic != r.tactic.name() && !has(a.reasons, Cause::tactic_refused)) other = a.tactic;
+    if (a.tactic != r.tactic.name() && !has(a.reasons, cause::tactic_refused)) other = a.tactic;
   }
   ASSERT_NE(other, "");
   auto cache = tune::TimingCache::read(o.timing.cache);
@@ -118,7 +119,7 @@ TEST(MeasuredCosts, APinDecides) {
   EXPECT_NE(after->engine->plan_hash(), before->engine->plan_hash());
   bool said = false;
   for (const auto& a : conv2(after->engine->plan()).alternatives)
-    said = said || (a.tactic == other && has(a.reasons, Cause::tactic_pinned));
+    said = said || (a.tactic == other && has(a.reasons, cause::tactic_pinned));
   EXPECT_TRUE(said);
 
   cache->pin(tune::here(1), r.key, "cpu.no.such.tactic");

@@ -15,6 +15,7 @@
 #include "cli/inputs/model.h"
 #include "onnx/edit/convert.h"
 #include "onnx/model/graph_nodes.h"
+#include "plan/effort.h"
 #include "report/sentences.h"
 
 namespace octavo::cli {
@@ -114,7 +115,7 @@ Result<int> advise(const Options& o) {
   OCTAVO_CHECK(measuring.keep(build));
   progress.reset();
 
-  const char* source = options.effort > 0 ? "measured" : "estimated";
+  const char* source = plan::effort_at(options.effort).measures ? "measured" : "estimated";
   const auto pays = std::ranges::count(result.advice, false, &plan::Advice::small);
   fmt::print("{} changes tried one at a time; the plan's regions cost {:.4g} us ({}); {} change{} {} % of that or more\n",
              result.tried, result.plan_seconds * 1e6, source, pays, pays == 1 ? " saves" : "s save", kWorthPercent);

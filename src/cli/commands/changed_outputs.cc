@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "plan/candidates/registry.h"
 #include "quantize/metrics/output_error.h"
+#include "report/costs.h"
 
 namespace octavo::cli {
 namespace {
@@ -97,7 +98,7 @@ Result<std::string> changed_outputs(const ModelOptions& model, const Loaded& loa
                          ? "pairs: all stay where they stand, because the model is not faster without them\n"
                          : fmt::format("pairs: {} taken as permissions\n", pairs.taken);
   if (decision != nullptr)
-    text += times_text(*decision, loaded.engine->plan().cost_source == "measured" ? "measured" : "estimated");
+    text += times_text(*decision, report::measured(loaded.engine->plan()) ? "measured" : "estimated");
   if (decision != nullptr && decision->chosen == 0) return text + "the outputs are those that the pairs of the model define\n";
   text += pairs_text(pairs);
   if (!model.bindings.empty() || !model.input_formats.empty() || !model.output_formats.empty())

@@ -14,11 +14,12 @@
 #include "cli/inputs/options.h"
 #include "cli/progress.h"
 #include "engine/engine.h"
+#include "plan/effort.h"
 
 namespace octavo::cli {
 
 struct ModelOptions {
-  ModelOptions() { build.plan.effort = 2; }
+  ModelOptions() { build.plan.effort = plan::kDefaultEffort; }
   api::PipelineOptions
       build;  ///< what options say directly: device, cpu, timing cache, and of the planner's threads, choices and effort
   // Text that pipeline_options reads once there is a model.

@@ -12,6 +12,7 @@
 #include "cpu/cap.h"
 #include "engine/source.h"
 #include "plan/candidates/registry.h"
+#include "plan/effort.h"
 
 namespace octavo::cli {
 namespace {
@@ -150,12 +151,10 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                ->delimiter(',')
                ->allow_extra_args(false)
                ->type_name("CHOICE"));
-  of_build(app.add_option(
-                  "--effort,--builderOptimizationLevel", o.build.plan.effort,
-                  "Effort to find the fastest plan: 0 uses estimates, 1 measures kernels, 2 (default) to 5 also search among plans "
-                  "(docs/planner.md)")
-               ->check(Range{0, 5})
-               ->type_name("0..5"));
+  of_build(app.add_option("--effort,--builderOptimizationLevel", o.build.plan.effort,
+                          fmt::format("Effort to find the fastest plan. {} (docs/planner.md)", plan::describe_efforts()))
+               ->check(Range{0, plan::kMostEffort})
+               ->type_name(fmt::format("0..{}", plan::kMostEffort)));
   of_build(app.add_option("--timing-cache,--timingCacheFile", o.build.timing.cache,
                           "File that keeps measured times between builds (docs/timing-cache.md; default: octavo/timing.txt in "
                           "$XDG_CACHE_HOME or ~/.cache); none: keep no "

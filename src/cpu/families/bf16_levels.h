@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "cpu/cost_model.h"
 #include "cpu/isa.h"
 #include "cpu/products/bf16_products.h"
 
@@ -17,8 +18,8 @@ struct Bf16Level {
   double clocks_of_product;            ///< of a multiplication, with what its packing and its sums take
 };
 inline constexpr std::array kBf16Levels{
-    Bf16Level{"matmul.bf16.rows.amx", "attention.bf16.queries.amx", {Isa::amx}, 16, 1.0 / 200},
-    Bf16Level{"matmul.bf16.rows.avx512bf16", "attention.bf16.queries.avx512bf16", {Isa::avx512vnni}, 1, 1.0 / 36}};
+    Bf16Level{"matmul.bf16.rows.amx", "attention.bf16.queries.amx", {Isa::amx}, 16, 1.0 / kBf16ProductsAClockOnTiles},
+    Bf16Level{"matmul.bf16.rows.avx512bf16", "attention.bf16.queries.avx512bf16", {Isa::avx512vnni}, 1, 1.0 / kBf16ProductsAClock}};
 
 /// Of a level's isa. Null: not in this build.
 [[nodiscard]] inline const Bf16Products* bf16_products(Isa isa) {

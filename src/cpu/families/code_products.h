@@ -1,6 +1,7 @@
 // Products of matrices of codes, as the families over them use them.
 #pragma once
 
+#include "cpu/cost_model.h"
 #include "cpu/family.h"
 #include "cpu/products/products.h"
 
@@ -26,7 +27,7 @@ namespace octavo::cpu {
 
 /// Clocks of a multiplication of codes, with what its packing and its sums take.
 [[nodiscard]] inline double clocks_of_product(Isa isa) {
-  return isa >= Isa::amx ? 1.0 / 400 : isa >= Isa::avx512vnni ? 1.0 / 70 : isa >= Isa::avx2 ? 1.0 / 20 : 1.0;
+  return 1.0 / code_products_a_clock(isa);
 }
 
 }  // namespace octavo::cpu

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/machine.h"
+#include "cpu/cost_model.h"
 #include "cpu/jit/conv_plan.h"
 #include "region/host_kernel.h"
 
@@ -57,12 +58,11 @@ void split_row_tiles(Phase& ph, std::int64_t row_tiles, std::int64_t unit) {
 /// worker's core has, or will read, if neighbours in the plan are split by rows. Two workers: the slower. More take tasks from
 /// each other, so it is the mean, and a task that a core of a third of the others' speed has begun.
 double slowest_worker(const ConvSetting& p, const Phase& ph, double clocks_per_vector, int threads) {
-  constexpr double kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.row_tiles * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
   const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.bytes(p.shape.c));
   const bool sharing = threads >= region::kSharingWorkers;
-  const double bytes_a_clock = 16, start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
+  const double start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
   double worst = 0, sum = 0, longest = 0;
   for (std::int64_t w = 0; w < threads; ++w) {
     double clocks = 0, bytes = 0, foreign = 0;
@@ -91,7 +91,7 @@ double slowest_worker(const ConvSetting& p, const Phase& ph, double clocks_per_v
       }
       row_tile = next;
     }
-    const double all = clocks + bytes / bytes_a_clock + foreign / kForeignBytesAClock;
+    const double all = clocks + bytes / kBytesAClock + foreign / kForeignBytesAClock;
     worst = std::max(worst, all);
     sum += all;
     if (until > from) longest = std::max(longest, all / static_cast<double>(until - from));

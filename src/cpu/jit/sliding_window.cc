@@ -6,6 +6,7 @@
 #include <bit>
 #include <map>
 
+#include "base/causes/kernels.h"
 #include "base/machine.h"
 #include "cpu/jit/constants.h"
 #include "cpu/jit/fetch.h"
@@ -135,7 +136,7 @@ Result<SlidingWindowSetting> match_sliding_window(const region::Region& region, 
   if (auto why = lower(stage, false, options.vbmi, d.epilogue); !why.empty()) return refuse(std::move(why));
   d.bias = ChannelOperand(stage, plan, take_bias(stage, plan, d.epilogue));
   if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) {
-    why.insert(why.begin(), because<Cause::epilogue_not_requantize>());
+    why.insert(why.begin(), because<cause::epilogue_not_requantize>());
     return refuse(std::move(why));
   }
   if (!foldable(stage, plan, d.requant)) return refuse("scale and bias", "computed at run time", "constant");

@@ -1,3 +1,4 @@
+#include "base/causes/kernels.h"
 #include "cpu/assumed.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/table.h"
@@ -28,7 +29,7 @@ Families onednn_families() {
 
 Reasons why_no_onednn() {
   if (best_isa() == detected_isa() && !assumes_processor()) return {};
-  return {because<Cause::capability_not_allowed>(name_of(detected_isa()), "OCTAVO_CPU", name_of(best_isa()))};
+  return {because<cause::capability_not_allowed>(name_of(detected_isa()), "OCTAVO_CPU", name_of(best_isa()))};
 }
 
 std::string onednn_version() {

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "cpu/cost_model.h"
 #include "cpu/stages/parts.h"
 #include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
-
-constexpr double kStart = 1e-6;  // what starting a region costs
 
 Region part_of(const Region& r, std::size_t stage) {
   Region part;

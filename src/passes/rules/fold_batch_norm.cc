@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "base/causes/passes.h"
 #include "passes/rules.h"
 
 namespace octavo::passes {
@@ -51,17 +52,17 @@ struct FoldBatchNorm final : rewrite::Rule {
     const ir::Node conv = g.producer(n.inputs[0]);  // copies: adding nodes moves the originals
     if (conv.op != Op::conv && conv.op != Op::conv_transpose && conv.op != Op::gemm) return rewrite::no_match();
     if (g.use_count(n.inputs[0]) != 1)
-      return rewrite::refuse(because<Cause::anchor_has_readers>(ir::name_of(conv.op), g.use_count(n.inputs[0])));
+      return rewrite::refuse(because<cause::anchor_has_readers>(ir::name_of(conv.op), g.use_count(n.inputs[0])));
     if (g.is_constant(conv.inputs[1]) && g.producer(conv.inputs[1]).quantizer)
-      return rewrite::refuse(because<Cause::weights_are_codes>());
-    if (!plain_f32(g, conv.inputs[1])) return rewrite::refuse(because<Cause::weights_not_f32_constant>());
+      return rewrite::refuse(because<cause::weights_are_codes>());
+    if (!plain_f32(g, conv.inputs[1])) return rewrite::refuse(because<cause::weights_not_f32_constant>());
     if (!plain_f32(g, n.inputs[1]) || !plain_f32(g, n.inputs[2]))
-      return rewrite::refuse(because<Cause::scale_or_shift_not_constant>());
+      return rewrite::refuse(because<cause::scale_or_shift_not_constant>());
     const std::int64_t channels = g.type(n.outputs[0]).shape[1];
     const bool biased = conv.inputs.size() > 2 && conv.inputs[2] != ir::kNone;
-    if (biased && !plain_f32(g, conv.inputs[2])) return rewrite::refuse(because<Cause::bias_not_f32_constant>());
+    if (biased && !plain_f32(g, conv.inputs[2])) return rewrite::refuse(because<cause::bias_not_f32_constant>());
     if (biased && g.type(conv.inputs[2]).shape != ir::Shape{channels}) {
-      return rewrite::refuse(because<Cause::bias_not_per_channel>(ir::to_string(g.type(conv.inputs[2]).shape)));
+      return rewrite::refuse(because<cause::bias_not_per_channel>(ir::to_string(g.type(conv.inputs[2]).shape)));
     }
 
     const auto s = g.payload(n.inputs[1]).data<float>(), t = g.payload(n.inputs[2]).data<float>();

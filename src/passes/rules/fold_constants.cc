@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "base/causes/passes.h"
+#include "base/causes/quant.h"
 #include "passes/rules.h"
 #include "quant/codes.h"
 #include "reference/evaluate.h"
@@ -33,14 +35,14 @@ struct FoldConstants final : rewrite::Rule {
     }
     for (const ir::ValueId v : n.outputs) {
       result_bytes += bytes_of(g.type(v));
-      if (const ir::Quantizer* q = grids.get(v)) return rewrite::refuse(because<Cause::result_stays_codes>(ir::to_string(*q)));
+      if (const ir::Quantizer* q = grids.get(v)) return rewrite::refuse(because<cause::result_stays_codes>(ir::to_string(*q)));
     }
     constexpr std::int64_t kSmall = std::int64_t{1} << 20;
     if (result_bytes > std::max(kSmall, 4 * operand_bytes)) {
-      return rewrite::refuse(because<Cause::result_too_large>(result_bytes, operand_bytes));
+      return rewrite::refuse(because<cause::result_too_large>(result_bytes, operand_bytes));
     }
     auto results = reference::evaluate_between(g, {}, n.outputs);
-    if (!results) return rewrite::refuse(because<Cause::not_evaluated>(results.error().message));
+    if (!results) return rewrite::refuse(because<cause::not_evaluated>(results.error().message));
     const std::vector<ir::ValueId> outputs = n.outputs;  // adding nodes moves the original
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const ir::ValueId folded = g.add_constant(std::move((*results)[i]), g.value(outputs[i]).name);

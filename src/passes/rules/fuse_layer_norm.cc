@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/causes/passes.h"
 #include "passes/rules.h"
 
 namespace octavo::passes {
@@ -153,11 +154,11 @@ struct FuseLayerNorm final : rewrite::Rule {
     }
     for (const ValueId v : m->core.between) {
       if (g.use_count(v) != 1)
-        return rewrite::refuse(because<Cause::anchor_has_readers>(ir::name_of(g.producer(v).op), g.use_count(v)));
+        return rewrite::refuse(because<cause::anchor_has_readers>(ir::name_of(g.producer(v).op), g.use_count(v)));
     }
     if (g.use_count(m->core.centred) != m->core.reads)
       return rewrite::refuse(
-          because<Cause::anchor_has_readers>(ir::name_of(Op::sub), g.use_count(m->core.centred) - m->core.reads + 1));
+          because<cause::anchor_has_readers>(ir::name_of(Op::sub), g.use_count(m->core.centred) - m->core.reads + 1));
 
     const Shape inner = inner_of(g, m->core);
     const auto parameter = [&](ValueId v) {

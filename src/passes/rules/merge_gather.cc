@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/causes/passes.h"
 #include "passes/rules.h"
 #include "quant/codes.h"
 
@@ -60,11 +61,11 @@ struct MergeGather final : rewrite::Rule {
     const ir::Node inner = g.producer(n.inputs[0]);
     const auto first = selection_of(g, inner), second = selection_of(g, n);
     if (!first || !second || first->axis != second->axis) return rewrite::no_match();
-    if (g.output_uses(n.inputs[0]) > 0) return rewrite::refuse(because<Cause::gathered_is_output>());
+    if (g.output_uses(n.inputs[0]) > 0) return rewrite::refuse(because<cause::gathered_is_output>());
     for (const auto& [user, slot] : g.users(n.inputs[0])) {
       const auto other = selection_of(g, g.node(user));
       if (slot != 0 || !other || other->axis != first->axis)
-        return rewrite::refuse(because<Cause::gathered_is_read>(ir::name_of(g.node(user).op)));
+        return rewrite::refuse(because<cause::gathered_is_read>(ir::name_of(g.node(user).op)));
     }
     Ints taken;
     for (const std::int64_t i : second->taken) taken.push_back(first->taken[static_cast<std::size_t>(i)]);

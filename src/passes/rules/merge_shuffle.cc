@@ -10,6 +10,7 @@
 
 #include <numeric>
 
+#include "base/causes/passes.h"
 #include "passes/rules.h"
 
 namespace octavo::passes {
@@ -53,7 +54,7 @@ struct MergeShuffle final : rewrite::Rule {
     const ir::Shape shape = g.type(x).shape;
     if (ir::count(shape) == 0) return rewrite::no_match();
     for (const ir::ValueId v : {n.inputs[0], turn.inputs[0]}) {
-      if (g.use_count(v) > 1) return rewrite::refuse(because<Cause::several_readers>(g.value(v).name, g.use_count(v)));
+      if (g.use_count(v) > 1) return rewrite::refuse(because<cause::several_readers>(g.value(v).name, g.use_count(v)));
     }
     // Dimensions [first, last) move, the others keep their places; those of one element are nowhere.
     ir::Shape parts;
@@ -74,8 +75,8 @@ struct MergeShuffle final : rewrite::Rule {
     }
     const std::size_t axis = find_axis(shape, parts, first, last, from, to);
     if (axis == shape.size())
-      return rewrite::refuse(because<Cause::moves_between_axes>(ir::to_string(parts), ir::to_string(shape)));
-    if (shape[axis] > kMost) return rewrite::refuse(because<Cause::axis_too_long>(shape[axis], kMost));
+      return rewrite::refuse(because<cause::moves_between_axes>(ir::to_string(parts), ir::to_string(shape)));
+    if (shape[axis] > kMost) return rewrite::refuse(because<cause::axis_too_long>(shape[axis], kMost));
 
     const std::vector<ir::ValueId> inputs{x, g.add_constant(indices(parts, perm, from, to))};
     ir::ValueId y = ir::add_inferred(g, ir::Op::gather, inputs, {{"axis", static_cast<std::int64_t>(axis)}}, origin);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/causes/plan_advice.h"
 #include "ir/grid.h"
 #include "plan/advice/pair_change.h"
 #include "plan/advice/replan.h"
@@ -111,12 +112,12 @@ class Adviser {
     a.onnx_nodes = r.onnx_nodes;
     if (c.kind == PairChange::Kind::add) {
       a.kind = Advice::Kind::add;
-      a.why = {*ir::classify_anchor(g, grids, c.node).why_float, because<Cause::pair_would_make_integer>(a.tensor)};
+      a.why = {*ir::classify_anchor(g, grids, c.node).why_float, because<cause::pair_would_make_integer>(a.tensor)};
       if (c.in_range) a.quantizer = r.quantizer;
       return;
     }
     if (c.kind == PairChange::Kind::drop) {
-      a.why = {because<Cause::pair_costs_time>(ir::to_string(r.quantizer))};
+      a.why = {because<cause::pair_costs_time>(ir::to_string(r.quantizer))};
       return;
     }
     if (c.kind == PairChange::Kind::move) {
@@ -124,12 +125,12 @@ class Adviser {
       a.pair = r.onnx_nodes;
       a.onnx_nodes = c.onnx_nodes;
       a.behind = g.value(c.behind).name;
-      a.why = {because<Cause::pair_before_activation>(ir::to_string(r.quantizer))};
+      a.why = {because<cause::pair_before_activation>(ir::to_string(r.quantizer))};
       return;
     }
     a.kind = Advice::Kind::share;
     a.pair = r.pair;
-    a.why = {because<Cause::codes_and_float_stored>(ir::to_string(r.quantizer))};
+    a.why = {because<cause::codes_and_float_stored>(ir::to_string(r.quantizer))};
   }
 
   const PlanOptions& options_;

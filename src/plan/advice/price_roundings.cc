@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "plan/advice/replan.h"
+#include "plan/effort.h"
 #include "plan/plan.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
@@ -90,7 +91,7 @@ class RoundingPricer {
 
   /// Whole runs with all roundings and without these.
   Status run_whole(const region::Plan& base, Roundings::Together& some) const {
-    if (options_.effort < 2 || some.same_plan || some.without < 0) return {};
+    if (!effort_at(options_.effort).compares_plans || some.same_plan || some.without < 0) return {};
     region::Plan with = base;
     OCTAVO_TRY(region::Plan without, replanner_.plan_of(some.graph));
     OCTAVO_TRY(const auto pair, replanner_.compare(with, without));
@@ -110,7 +111,7 @@ class RoundingPricer {
       if (p.without >= 0 && p.with >= kPart * p.without) some.push_back(&p);
     }
     OCTAVO_TRY(Trial best, left_out(graph, base, out, some));
-    if (all.size() > some.size() && options_.effort >= 2) {  // sums say no more than the regions did
+    if (all.size() > some.size() && effort_at(options_.effort).compares_plans) {  // sums say no more than the regions did
       OCTAVO_TRY(Trial other, left_out(graph, base, out, all));
       if (!other.costly.empty() && other.part < kWhole * best.part) best = std::move(other);
     }
@@ -143,7 +144,7 @@ class RoundingPricer {
     }
     if (gone.empty()) return Trial{};
     std::optional<WholeRuns> runs;
-    if (options_.effort >= 2) {
+    if (effort_at(options_.effort).compares_plans) {
       OCTAVO_TRY(runs, replanner_.compare(some, all));
     }
     const bool faster = runs ? runs->faster() : every.with - every.without > costly.with - costly.without + 0.005 * every.with;

@@ -19,7 +19,7 @@ namespace octavo::plan {
 struct PricedRounding {
   /// How it was seen that the network is faster without it. `alone`: more than 0.5 % of what differs. `region`: with the others of
   /// its region, which save more together than those that save alone. `whole`: leaving out also those whose region is not clearly
-  /// faster with them, or all others, makes the network faster: whole runs in turn by more than 1 % (effort >= 2; all others only
+  /// faster with them, or all others, makes the network faster: whole runs in turn by more than 1 % (where the effort compares plans; all others only
   /// then), else by the sums; and its region is one of those that differ.
   enum class Cost { none, alone, region, whole };
   Rounding rounding;
@@ -38,14 +38,14 @@ struct Roundings {
     double with = 0, without = 0;  ///< seconds of the regions that differ; without -1: a region cannot run
     bool same_plan = true;
     ir::Graph graph;                             ///< normalized, without them
-    double whole_with = -1, whole_without = -1;  ///< seconds of whole runs in turn, effort >= 2; -1: not measured
+    double whole_with = -1, whole_without = -1;  ///< seconds of whole runs in turn; -1: not measured
   };
   std::vector<PricedRounding> each;
   Together all;
   int costly = 0;  ///< how many cost time
   Together without_costly;
 };
-/// Times by `options.costs` (effort >= 1), else estimates. Ranges are not used: what they permit, nobody demands. Cost: one
+/// Times by `options.costs` where the effort measures, else estimates. Ranges are not used: what they permit, nobody demands. Cost: one
 /// planning a rounding, and up to four comparisons of whole runs. Errors: those of make_plan.
 [[nodiscard]] Result<Roundings> price_roundings(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                                 const PlanOptions& options);

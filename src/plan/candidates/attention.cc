@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/causes/plan_regions.h"
 #include "plan/candidates/stages.h"
 #include "region/in_place.h"
 #include "region/stage_graph.h"
@@ -75,13 +76,12 @@ Reasons join_attention(Plan& plan, const std::set<AttentionValues>& values, cons
   std::set<std::size_t> gone;
   for (const AttentionRegions& a : find_attention(plan)) {
     if (!values.contains(a.values)) continue;
-    const std::string kind(kAttention);
     Region softmax_alone = plan.regions[a.softmax];
-    plan.regions[a.softmax] = joined(plan, {a.scores, a.softmax, a.values.first, kind});
-    Region whole = joined(plan, {a.softmax, a.product, a.values.second, kind});
+    plan.regions[a.softmax] = joined(plan, {a.scores, a.softmax, a.values.first, LinkKind::attention});
+    Region whole = joined(plan, {a.softmax, a.product, a.values.second, LinkKind::attention});
     if (const Reasons why = refusal(whole, plan, providers); !why.empty()) {
       Reasons& reasons = plan.regions[a.product].reasons;
-      reasons.push_back(because<Cause::stages_not_joined>(kind, softmax_alone.name));
+      reasons.push_back(because<cause::stages_not_joined>(kAttention, softmax_alone.name));
       add(reasons, why);
       last = why;
       plan.regions[a.softmax] = std::move(softmax_alone);

@@ -51,7 +51,8 @@ class Grower {
     const Link* best = nullptr;
     for (const Link& l : links_) {
       const Region& r = plan_.regions[l.first];
-      if (l.kind == kStageStore || !members_.contains(l.second) || members_.contains(l.first) || taken_[l.first] != 0) continue;
+      if (l.kind == LinkKind::stage_store || !members_.contains(l.second) || members_.contains(l.first) || taken_[l.first] != 0)
+        continue;
       if (r.graph_outputs.size() != 1 || !can_be_in_a_block(r) || stages_ + r.stages.size() > kMostBlockStages) continue;
       if (members_.size() >= 3 && l.bytes < narrowest_) continue;
       if (best == nullptr || l.first > best->first) best = &l;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_line.h"
 #include "base/reason.h"
 #include "base/result.h"
 #include "ir/graph.h"
@@ -30,7 +31,8 @@ struct Selection {
   std::set<ir::ValueId> split_views;        ///< values whose channels are read at several scales: one view per channel
   std::set<ir::NodeId> split_convs;         ///< convolutions computed part by part of their output channels
   std::set<ir::ValueId> direct;             ///< stored where it is wanted although channels do not lie side by side there
-  friend bool operator==(const Selection&, const Selection&) = default;
+  OCTAVO_OUT_OF_LINE(Selection);
+  bool operator==(const Selection&) const;
 };
 
 /// One choice: what it is about and its candidates, the default first. A candidate changes a Selection.
@@ -52,12 +54,13 @@ struct Realized {
   ir::Graph graph;
   region::Plan plan;
   Reasons refusal;  ///< why a candidate had no effect, if one had none (the last heard)
+  OCTAVO_OUT_OF_LINE(Realized);
 };
 
 [[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context);
 
 /// Every choice that the plan of the defaults raises, in a canonical order (graph order). Disabled ones are left out. `all`: also those
-/// that below effort 4 are not asked for, because so little lies between the regions that it stays in cache anyway.
+/// that are asked for with Effort::small_choices alone, because so little lies between the regions that it stays in cache anyway.
 [[nodiscard]] std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options,
                                                bool all = false);
 

@@ -23,6 +23,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/causes/plan_layout.h"
+#include "base/causes/plan_search.h"
 #include "base/machine.h"
 #include "plan/candidates/attention.h"
 #include "plan/candidates/blocks.h"
@@ -33,6 +35,7 @@
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
 #include "plan/candidates/stages.h"
+#include "plan/effort.h"
 #include "plan/regions/group.h"
 
 namespace octavo::plan {
@@ -47,7 +50,11 @@ using ir::ValueId;
 class Finder {
  public:
   Finder(const Realized& base, const Selection& defaults, const PlanOptions& options, bool all)
-      : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options), all_(all || options.effort >= 4) {}
+      : g_(base.graph),
+        plan_(base.plan),
+        defaults_(defaults),
+        options_(options),
+        all_(all || effort_at(options.effort).small_choices) {}
 
   std::vector<Choice> run() {
     stages();
@@ -85,20 +92,17 @@ class Finder {
   }
 
   /// Of a core, where times are taken.
-  [[nodiscard]] std::int64_t l2_bytes() const {
-    return options_.effort == 0 ? standard_machine().l2_bytes : this_machine().l2_bytes;
-  }
+  [[nodiscard]] std::int64_t l2_bytes() const { return machine_of(options_).l2_bytes; }
 
   void stages() {
     for (const Link& link : find_links(plan_)) {
-      const bool named = link.kind == kStageOperand || link.kind == kStageStore;
-      const std::string name = named ? link.kind : "stages";
-      if (link.kind == kChain || off(name) || defaults_.staged.contains(link.value)) continue;
-      if (link.kind == "conv-pool" && off("fuse-conv-pool")) continue;  // not by another name either
-      if (link.kind == kStageStore && !all_ && link.bytes < l2_bytes() / 2) continue;
+      const std::string_view name = choice_of(link.kind);
+      if (name.empty() || off(name) || defaults_.staged.contains(link.value)) continue;
+      if (link.kind == LinkKind::conv_pool && off(kFuseConvPool)) continue;  // not by another name either
+      if (link.kind == LinkKind::stage_store && !all_ && link.bytes < l2_bytes() / 2) continue;
       const auto& r = plan_.regions[link.second];
       add(name, where(r.onnx_nodes, link.value), r.onnx_nodes, [v = link.value](Selection& s) { s.staged.insert(v); });
-      if (!named) out_.back().kind = link.kind;
+      if (name == kStages) out_.back().kind = name_of(link.kind);
     }
     const auto pooled = [&](ValueId v) {
       const auto& users = g_.users(v);
@@ -107,8 +111,8 @@ class Finder {
     };
     for (const ValueId v : defaults_.staged) {
       const bool pool = pooled(v);
-      const std::string name = pool ? "fuse-conv-pool" : std::string(kStageOperand);
-      if (off(name) || (!pool && options_.forced.contains("stages"))) continue;  // forced stages are among the default ones
+      const std::string_view name = pool ? kFuseConvPool : kStageOperand;
+      if (off(name) || (!pool && options_.forced.contains(kStages))) continue;  // forced stages are among the default ones
       const auto& origin = g_.producer(v).origin;
       add(
           name, where(origin, v), origin, [v](Selection& s) { s.staged.erase(v); }, {}, !pool);
@@ -155,7 +159,7 @@ class Finder {
     for (const NodeId id : order_) {
       if (g_.node(id).op != Op::conv || why_no_segments(g_, grids, id)) continue;
       add("segments", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin,
-          [id](Selection& s) { s.segments.insert(id); }, {because<Cause::sums_in_channel_order>()});
+          [id](Selection& s) { s.segments.insert(id); }, {because<cause::sums_in_channel_order>()});
     }
   }
 
@@ -216,7 +220,7 @@ class Finder {
   void direct() {
     if (off("direct-store")) return;
     for (const auto& r : plan_.regions) {
-      if (r.precision != region::Work::move || !has(r.reasons, Cause::store_needs_channels_last)) continue;
+      if (r.precision != region::Work::move || !has(r.reasons, cause::store_needs_channels_last)) continue;
       const ValueId v = r.graph_inputs[0];
       add("direct-store", where(r.onnx_nodes, v), r.onnx_nodes, [v](Selection& s) { s.direct.insert(v); });
     }

@@ -19,10 +19,10 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-constexpr const char* kMark = "compute";  // attribute of the operator: an ir::Arithmetic
+constexpr const char* kMark = kArithmeticMark;
 constexpr std::string_view kNarrow = ir::spelled(ir::Arithmetic::bf16), kEmulated = ir::spelled(ir::Arithmetic::bf16_emulated),
                            kTf32 = ir::spelled(ir::Arithmetic::tf32);
-constexpr const char* kCast = "held";  // attribute of the casts: 1
+constexpr const char* kCast = kCastMark;
 
 ir::Tensor rounded(const ir::Tensor& t) {
   ir::Tensor out(DType::f32, t.shape());
@@ -33,9 +33,6 @@ ir::Tensor rounded(const ir::Tensor& t) {
 
 void unmark(ir::Attrs& attrs) {
   attrs.erase(kMark);
-}
-bool can_be_marked(Op op) {
-  return op == Op::conv || op == Op::conv_transpose || op == Op::gemm || op == Op::matmul;
 }
 bool is_emulated(const Node& node) {
   return ir::get_text(node.attrs, kMark) == kEmulated && can_be_marked(node.op);
@@ -181,18 +178,6 @@ class Narrower {
 void mark_narrow(Node& node, bool emulated) {
   node.attrs[kMark] = std::string(emulated ? kEmulated : kNarrow);
 }
-bool is_narrow(const Node& node) {
-  return ir::get_text(node.attrs, kMark) == kNarrow && can_be_marked(node.op);
-}
-bool is_narrow_cast(const Node& node) {
-  return node.op == Op::cast && node.attrs.contains(kCast);
-}
-bool is_held(const Node& node) {
-  return is_narrow_cast(node) && ir::get_text(node.attrs, "to") == "f32";
-}
-ValueId held(const Graph& g, ValueId v) {
-  return v != ir::kNone && is_held(g.producer(v)) ? g.producer(v).inputs[0] : v;
-}
 void permit_tf32(Graph& g) {
   const auto is_float = [&](ValueId v) { return g.type(v).dtype == DType::f32; };
   for (const NodeId id : g.order()) {
@@ -202,9 +187,6 @@ void permit_tf32(Graph& g) {
     if (is_float(n.inputs[0]) && (product || (n.op != Op::matmul && g.is_constant(n.inputs[1]))))
       n.attrs[kMark] = std::string(kTf32);
   }
-}
-bool may_tf32(const ir::Attrs& attrs) {
-  return ir::get_text(attrs, kMark) == kTf32;
 }
 void narrow(Graph& g) {
   Narrower(g).run();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "plan/regions/narrow_marks.h"
 
 namespace octavo::plan {
 
@@ -14,18 +15,9 @@ namespace octavo::plan {
 /// `emulated`: its operands are rounded as for bfloat16, by casts that are computed, and kept in f32: the values of bfloat16, on any
 /// processor, at no less time than float32.
 void mark_narrow(ir::Node& node, bool emulated = false);
-[[nodiscard]] bool is_narrow(const ir::Node& node);
 /// Lets convolutions and gemms with constant f32 weights that are not to be bfloat16 round their operands to tf32 (10 bits behind the point)
 /// where a device multiplies such faster: a permission, the graph's values stay float32. Call behind `narrow`.
 void permit_tf32(ir::Graph& g);
-/// Has the operator's anchor that permission, by its attributes?
-[[nodiscard]] bool may_tf32(const ir::Attrs& attrs);
-/// One of the casts that `narrow` made; true for both directions.
-[[nodiscard]] bool is_narrow_cast(const ir::Node& node);
-/// The cast from a bfloat16 tensor in memory to the floats that its readers see: it costs nothing and is computed nowhere.
-[[nodiscard]] bool is_held(const ir::Node& node);
-/// What lies in memory for `v`: the bfloat16 tensor under a held cast, `v` itself otherwise.
-[[nodiscard]] ir::ValueId held(const ir::Graph& g, ir::ValueId v);
 
 /// Carries out the marks; call last, when no rule will touch weights any more. Marks that cannot be kept (data or weights are not
 /// f32, weights not a constant, matrices not f32) are taken away. Element-wise operators of other regions read the bfloat16 tensor too where nobody

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/causes/plan_candidates.h"
+#include "base/causes/plan_regions.h"
 #include "plan/candidates/stages.h"
 
 namespace octavo::plan {
@@ -79,12 +81,12 @@ Reasons join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values, const
     const Region& r = plan.regions[i];
     if (r.stages.size() == 1 && !r.graph_outputs.empty() && values.contains(r.graph_outputs[0])) members.push_back(i);
   }
-  if (members.size() < 2) return {because<Cause::regions_not_there>()};
+  if (members.size() < 2) return {because<cause::regions_not_there>()};
   if (!can_run_side_by_side(plan, members))
-    return {because<Cause::result_needed_between>()};  // other choices may have changed who reads what
+    return {because<cause::result_needed_between>()};  // other choices may have changed who reads what
   Region all;
   all.independent = true;
-  all.reasons.push_back(because<Cause::grouped_side_by_side>(members.size()));
+  all.reasons.push_back(because<cause::grouped_side_by_side>(members.size()));
   for (const std::size_t m : members) {
     const Region& r = plan.regions[m];
     all.name += (all.name.empty() ? "" : " | ") + r.name;

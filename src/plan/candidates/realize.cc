@@ -7,12 +7,16 @@
 #include "plan/candidates/split_views.h"
 #include "plan/candidates/stages.h"
 #include "plan/layout/place.h"
+#include "plan/lowering/lower.h"
 #include "plan/regions/group.h"
-#include "plan/regions/lower.h"
 #include "plan/regions/provenance.h"
 #include "region/host_kernel.h"
 
 namespace octavo::plan {
+
+OCTAVO_DEFINE_OUT_OF_LINE(Selection);
+bool Selection::operator==(const Selection&) const = default;
+OCTAVO_DEFINE_OUT_OF_LINE(Realized);
 
 Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context) {
   Realized out;
@@ -48,13 +52,13 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
 std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options) {
   // More than a core's second-level cache holds beside what else is read: what is written there comes back from farther away. Of
   // many threads each holds a part.
-  const std::int64_t l2 = options.effort == 0 ? standard_machine().l2_bytes : this_machine().l2_bytes;
+  const std::int64_t l2 = machine_of(options).l2_bytes;
   const std::int64_t from = l2 / 2 * (options.threads < region::kSharingWorkers ? 3 : 4);
   std::set<ir::ValueId> staged;
   for (const Link& link : find_links(unfused)) {
     const bool large = link.bytes >= from;
-    const bool pool = link.kind == "conv-pool" && !options.disabled.contains("fuse-conv-pool");
-    const bool operand = link.kind == kStageOperand && large && !options.disabled.contains(kStageOperand);
+    const bool pool = link.kind == LinkKind::conv_pool && !options.disabled.contains(kFuseConvPool);
+    const bool operand = link.kind == LinkKind::stage_operand && large && !options.disabled.contains(kStageOperand);
     if (pool || operand) staged.insert(link.value);
   }
   return staged;

@@ -12,6 +12,9 @@
 namespace octavo::plan {
 
 /// One way to do what a choice is about.
+/// Choices that code asks for by their names; others are named where they are raised.
+inline constexpr std::string_view kPrecision = "precision", kInnerView = "inner-view", kTactics = "tactics", kByImage = "by-image";
+
 struct CandidateInfo {
   std::string_view name;         ///< as decisions, JSON and reports say it: "own-pass"
   std::string_view description;  ///< one clause: "requantized by a pass of its own"

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/causes/plan_candidates.h"
 #include "plan/regions/epilogue.h"
 
 namespace octavo::plan {
@@ -51,19 +52,19 @@ Tensor channels_of(const Tensor& w, std::int64_t begin, std::int64_t count) {
 
 std::optional<Reason> why_no_segments(const Graph& g, const Grids& grids, ir::NodeId id) {
   const Node& n = g.node(id);
-  if (n.op != Op::conv) return because<Cause::not_a_convolution>();
+  if (n.op != Op::conv) return because<cause::not_a_convolution>();
   const Node& concat = g.producer(n.inputs[0]);
-  if (concat.op != Op::concat || ir::get_int(concat.attrs, "axis") != 1) return because<Cause::input_not_channel_concat>();
-  if (ir::classify_anchor(g, grids, id).integer) return because<Cause::integer_already>();
-  if (ir::get_int(n.attrs, "group", 1) != 1) return because<Cause::convolution_has_groups>(ir::get_int(n.attrs, "group", 1));
+  if (concat.op != Op::concat || ir::get_int(concat.attrs, "axis") != 1) return because<cause::input_not_channel_concat>();
+  if (ir::classify_anchor(g, grids, id).integer) return because<cause::integer_already>();
+  if (ir::get_int(n.attrs, "group", 1) != 1) return because<cause::convolution_has_groups>(ir::get_int(n.attrs, "group", 1));
   if (!g.is_constant(n.inputs[1]) || !g.producer(n.inputs[1]).quantizer || g.payload(n.inputs[1]).dtype() != ir::DType::s8)
-    return because<Cause::weights_not_coded_constant>();
+    return because<cause::weights_not_coded_constant>();
   const auto& wq = *g.producer(n.inputs[1]).quantizer;
-  if (!wq.per_tensor() && wq.axis != 0) return because<Cause::weights_quantized_along>(wq.axis);
+  if (!wq.per_tensor() && wq.axis != 0) return because<cause::weights_quantized_along>(wq.axis);
   for (const ValueId v : concat.inputs) {
     const auto q = code_quantizer(g, grids, v);
-    if (!q || !q->per_tensor()) return because<Cause::part_off_grid>(g.value(v).name);
-    if (g.is_constant(v)) return because<Cause::part_is_constant>(g.value(v).name);
+    if (!q || !q->per_tensor()) return because<cause::part_off_grid>(g.value(v).name);
+    if (g.is_constant(v)) return because<cause::part_is_constant>(g.value(v).name);
   }
   return std::nullopt;
 }

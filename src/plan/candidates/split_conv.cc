@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "base/causes/plan_candidates.h"
 #include "plan/regions/group.h"
 
 namespace octavo::plan {
@@ -33,20 +34,20 @@ class Cone {
  private:
   std::optional<Reason> collect(const ir::Grids& grids, NodeId id) {
     const Node& conv = g_.node(id);
-    if (conv.op != Op::conv) return because<Cause::not_a_convolution>();
-    if (const auto groups = ir::get_int(conv.attrs, "group", 1); groups != 1) return because<Cause::convolution_has_groups>(groups);
-    if (!ir::classify_anchor(g_, grids, id).integer) return because<Cause::anchor_not_integer>();
+    if (conv.op != Op::conv) return because<cause::not_a_convolution>();
+    if (const auto groups = ir::get_int(conv.attrs, "group", 1); groups != 1) return because<cause::convolution_has_groups>(groups);
+    if (!ir::classify_anchor(g_, grids, id).integer) return because<cause::anchor_not_integer>();
     for (std::size_t i = 1; i < conv.inputs.size(); ++i) {
-      if (conv.inputs[i] != ir::kNone && !g_.is_constant(conv.inputs[i])) return because<Cause::weights_or_bias_computed>();
+      if (conv.inputs[i] != ir::kNone && !g_.is_constant(conv.inputs[i])) return because<cause::weights_or_bias_computed>();
     }
     dims_ = g_.type(conv.outputs[0]).shape;
     if (auto why = before_slices(conv.outputs[0])) return why;
-    if (slices.size() < 2) return because<Cause::channels_not_read_in_parts>();
-    if (slices.size() > 4) return because<Cause::too_many_parts>(slices.size());
+    if (slices.size() < 2) return because<cause::channels_not_read_in_parts>();
+    if (slices.size() > 4) return because<cause::too_many_parts>(slices.size());
     for (auto it = std::next(slices.begin()); it != slices.end(); ++it) {
       const Range& last = std::prev(it)->first;
       if (it->first.first < last.second) {
-        return because<Cause::parts_overlap>(it->first.first, std::min(last.second, it->first.second) - 1);
+        return because<cause::parts_overlap>(it->first.first, std::min(last.second, it->first.second) - 1);
       }
     }
     return std::nullopt;
@@ -62,7 +63,7 @@ class Cone {
       members.insert(id);
       for (const ValueId in : g_.node(id).inputs) {
         if (!values_.contains(in) && !g_.is_constant(in))
-          return because<Cause::combined_before_slices>(g_.value(v).name, g_.value(in).name);
+          return because<cause::combined_before_slices>(g_.value(v).name, g_.value(in).name);
       }
     }
     for (const NodeId id : g_.order()) {
@@ -73,20 +74,20 @@ class Cone {
 
   std::optional<Reason> follow(ValueId v) {
     if (!values_.insert(v).second) return std::nullopt;
-    if (g_.output_uses(v) > 0) return because<Cause::whole_is_output>();
+    if (g_.output_uses(v) > 0) return because<cause::whole_is_output>();
     for (const auto& [id, slot] : g_.users(v)) {
       const Node& n = g_.node(id);
       if (n.op == Op::slice) {
         const ir::Shape& out = g_.type(n.outputs[0]).shape;
         const auto starts = ir::get_ints(n.attrs, "starts"), steps = ir::get_ints(n.attrs, "steps");
         for (std::size_t d = 0; d < dims_.size(); ++d) {
-          if ((!steps.empty() && steps[d] != 1) || (d != 1 && out[d] != dims_[d])) return because<Cause::slice_not_of_channels>();
+          if ((!steps.empty() && steps[d] != 1) || (d != 1 && out[d] != dims_[d])) return because<cause::slice_not_of_channels>();
         }
         slices[{starts[1], starts[1] + out[1]}].push_back(id);
         continue;
       }
       const bool pointwise = in_program(g_, n) && n.outputs.size() == 1 && g_.type(n.outputs[0]).shape == dims_;
-      if (!pointwise) return because<Cause::whole_is_read>(ir::name_of(n.op));
+      if (!pointwise) return because<cause::whole_is_read>(ir::name_of(n.op));
       if (auto why = follow(n.outputs[0])) return why;
     }
     return std::nullopt;

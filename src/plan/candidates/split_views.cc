@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/causes/plan_candidates.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -26,24 +28,24 @@ class Collector {
 
  private:
   std::optional<Reason> collect(ValueId value) {
-    if (dims_.size() != 4) return because<Cause::not_an_image>();
+    if (dims_.size() != 4) return because<cause::not_an_image>();
     std::set<NodeId> views;
-    if (g_.output_uses(value) > 0) return because<Cause::tensor_is_output>();
+    if (g_.output_uses(value) > 0) return because<cause::tensor_is_output>();
     for (const auto& [user, slot] : g_.users(value)) {
       const Node& view = g_.node(user);
       if (view.op != Op::view || !view.quantizer->per_tensor() || view.quantizer->arith != ir::DType::f32)
-        return because<Cause::read_otherwise>(g_.value(view.outputs[0]).name);
+        return because<cause::read_otherwise>(g_.value(view.outputs[0]).name);
       views.insert(user);
     }
-    if (views.size() < 2) return because<Cause::one_view_only>();
+    if (views.size() < 2) return because<cause::one_view_only>();
     for (const NodeId id : views) {
-      if (g_.node(id).quantizer->type != g_.node(*views.begin()).quantizer->type) return because<Cause::view_types_differ>();
+      if (g_.node(id).quantizer->type != g_.node(*views.begin()).quantizer->type) return because<cause::view_types_differ>();
       if (auto why = slices(id, id, ir::kNone)) return why;
     }
     for (const Part& a : parts) {
       for (const Part& b : parts) {
         if (a.view != b.view && a.begin < b.end && b.begin < a.end)
-          return because<Cause::parts_at_two_scales>(std::max(a.begin, b.begin), std::min(a.end, b.end) - 1);
+          return because<cause::parts_at_two_scales>(std::max(a.begin, b.begin), std::min(a.end, b.end) - 1);
       }
     }
     // One outer quantizer serves all: behind the views on its own grid it changes nothing (q(q(x)) = q(x) in fp32).
@@ -51,7 +53,7 @@ class Collector {
       if (p.outer == ir::kNone) continue;
       for (const Part& o : parts) {
         if (o.outer != ir::kNone && !(*g_.node(o.outer).quantizer == *g_.node(p.outer).quantizer))
-          return because<Cause::two_scales_behind_views>();
+          return because<cause::two_scales_behind_views>();
       }
     }
     return std::nullopt;
@@ -59,19 +61,19 @@ class Collector {
 
   std::optional<Reason> slices(NodeId reader, NodeId view, NodeId outer) {
     const ValueId v = g_.node(reader).outputs[0];
-    if (g_.output_uses(v) > 0) return because<Cause::view_is_output>();
+    if (g_.output_uses(v) > 0) return because<cause::view_is_output>();
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
       if (n.op == Op::view && outer == ir::kNone && n.quantizer->per_tensor() && n.quantizer->arith == ir::DType::f32) {
         if (auto why = slices(user, view, user)) return why;
         continue;
       }
-      if (n.op != Op::slice) return because<Cause::whole_view_is_read>(ir::name_of(n.op));
+      if (n.op != Op::slice) return because<cause::whole_view_is_read>(ir::name_of(n.op));
       const ir::Shape& out = g_.type(n.outputs[0]).shape;
       const auto starts = ir::get_ints(n.attrs, "starts"), steps = ir::get_ints(n.attrs, "steps");
       const bool whole = out[0] == dims_[0] && out[2] == dims_[2] && out[3] == dims_[3];
       if (!whole || std::any_of(steps.begin(), steps.end(), [](std::int64_t s) { return s != 1; }))
-        return because<Cause::slice_not_of_channels>();
+        return because<cause::slice_not_of_channels>();
       parts.push_back({view, user, outer, starts[1], starts[1] + out[1]});
     }
     return std::nullopt;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/causes/plan_candidates.h"
+#include "base/causes/plan_regions.h"
 #include "region/in_place.h"
 #include "region/refusal.h"
 #include "region/stage_graph.h"
@@ -34,15 +36,15 @@ bool tiled_shape(const Stage& s) {
   return (window || a.none()) && s.space.size() == 4 && s.space[2] > 1;
 }
 
-/// The name of the pair a -> b that b's anchor joins; empty if it is not one that is asked for on its own.
-std::string link_kind(const Stage& a, const Stage& b) {
-  if (!b.anchor.integer) return "";
+/// The pair a -> b that b's anchor joins; none if it is not one that is asked for on its own.
+LinkKind link_kind(const Stage& a, const Stage& b) {
+  if (!b.anchor.integer) return LinkKind::none;
   const bool pool = b.anchor.op == ir::Op::max_pool || b.anchor.op == ir::Op::avg_pool;
-  if (a.anchor.op == ir::Op::conv && a.anchor.integer && pool) return "conv-pool";
-  if (depthwise(a) && a.anchor.integer && pointwise_conv(b)) return "depthwise-pointwise";
-  if (pointwise_conv(a) && a.anchor.integer && depthwise(b)) return "pointwise-depthwise";
-  if (a.anchor.none() && b.anchor.op == ir::Op::conv) return "quantize-conv";
-  return "";
+  if (a.anchor.op == ir::Op::conv && a.anchor.integer && pool) return LinkKind::conv_pool;
+  if (depthwise(a) && a.anchor.integer && pointwise_conv(b)) return LinkKind::depthwise_pointwise;
+  if (pointwise_conv(a) && a.anchor.integer && depthwise(b)) return LinkKind::pointwise_depthwise;
+  if (a.anchor.none() && b.anchor.op == ir::Op::conv) return LinkKind::quantize_conv;
+  return LinkKind::none;
 }
 
 /// Which regions read and write each buffer.
@@ -120,20 +122,20 @@ bool as_it_is(const Stage& s, std::size_t input) {
   return std::all_of(div.begin(), div.end(), [](std::int64_t d) { return d == 1; });
 }
 
-/// The kind of a link; empty: none. `alone`: no other region reads the value, and it is the only result of its region.
-std::string kind_of(const Stage& maker, const Region& reader, const Read& read, bool alone, bool others_read) {
+/// The kind of a link. `alone`: no other region reads the value, and it is the only result of its region.
+LinkKind kind_of(const Stage& maker, const Region& reader, const Read& read, bool alone, bool others_read) {
   const auto& [stage, input] = read.at[0];
   const Stage& s = reader.stages[stage];
   const bool by_anchor = input < s.anchor.inputs.size();
   if (alone && read.at.size() == 1 && by_anchor && s.anchor.inputs.size() == 1) {
-    if (std::string kind = link_kind(maker, s); !kind.empty()) return kind;
+    if (const LinkKind kind = link_kind(maker, s); kind != LinkKind::none) return kind;
   }
   if (alone && read.at.size() == 1 && !by_anchor && tiled_shape(s) && s.anchor.inputs.size() == 1 && tiled_shape(maker) &&
       maker.space == s.space)
-    return std::string(kStageOperand);
-  if (!in_row_tiles(maker) || !in_row_tiles(s)) return "";
-  if (!others_read) return std::string(kChain);
-  return by_anchor && s.anchor.op == ir::Op::conv && maker.anchor.op == ir::Op::conv ? std::string(kStageStore) : "";
+    return LinkKind::stage_operand;
+  if (!in_row_tiles(maker) || !in_row_tiles(s)) return LinkKind::none;
+  if (!others_read) return LinkKind::chain;
+  return by_anchor && s.anchor.op == ir::Op::conv && maker.anchor.op == ir::Op::conv ? LinkKind::stage_store : LinkKind::none;
 }
 
 /// Results with their values, by store.
@@ -201,8 +203,8 @@ Region chained(Plan& plan, const Link& link, const Uses& uses) {
   }
   both.name = a.name + " + " + b.name;
   both.onnx_nodes.insert(b.onnx_nodes.begin(), b.onnx_nodes.end());
-  both.reasons.push_back(link.kind == kStageOperand ? because<Cause::stages_joined_in_epilogue>(b.name)
-                                                    : because<Cause::stages_joined>(link.kind, b.name));
+  both.reasons.push_back(link.kind == LinkKind::stage_operand ? because<cause::stages_joined_in_epilogue>(b.name)
+                                                              : because<cause::stages_joined>(name_of(link.kind), b.name));
   add(both.reasons, b.reasons);
   both.precision = b.precision;
   return both;
@@ -220,15 +222,45 @@ Region joined(Plan& plan, const Link& link) {
 
 Reasons refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
   if (const Status graph = region::check_stages(r); !graph) return region::refusal_of(graph.error());
-  Reasons why{because<Cause::no_provider_for_region>()};
+  Reasons why{because<cause::no_provider_for_region>()};
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return {};
-      why = {because<Cause::kernel_refused>(o.tactic.name())};
+      why = {because<cause::kernel_refused>(o.tactic.name())};
       add(why, o.refusal);
     }
   }
   return why;
+}
+
+std::string_view name_of(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::none: return "";
+    case LinkKind::conv_pool: return "conv-pool";
+    case LinkKind::depthwise_pointwise: return "depthwise-pointwise";
+    case LinkKind::pointwise_depthwise: return "pointwise-depthwise";
+    case LinkKind::quantize_conv: return "quantize-conv";
+    case LinkKind::stage_operand: return "stage-operand";
+    case LinkKind::stage_store: return "stage-store";
+    case LinkKind::chain: return "chain";
+    case LinkKind::attention: return "attention";
+  }
+  return "";
+}
+
+std::string_view choice_of(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::none:
+    case LinkKind::chain:
+    case LinkKind::attention: return "";
+    case LinkKind::conv_pool:
+    case LinkKind::depthwise_pointwise:
+    case LinkKind::pointwise_depthwise:
+    case LinkKind::quantize_conv: return kStages;
+    case LinkKind::stage_operand: return kStageOperand;
+    case LinkKind::stage_store: return kStageStore;
+  }
+  return "";
 }
 
 std::vector<Link> find_links(const Plan& plan) {
@@ -253,9 +285,9 @@ std::vector<Link> find_links(const Plan& plan) {
       const bool alone = !others && region::results_of(a).size() == 1;
       const auto values = values_of(a);
       const auto value = std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == made->store; });
-      std::string kind = kind_of(maker, b, read, alone, others);
-      if (kind.empty() || value == values.end()) continue;
-      out.push_back({made->region, j, value->second, std::move(kind), tensor_bytes(store)});
+      const LinkKind kind = kind_of(maker, b, read, alone, others);
+      if (kind == LinkKind::none || value == values.end()) continue;
+      out.push_back({made->region, j, value->second, kind, tensor_bytes(store)});
     }
   }
   return out;
@@ -272,14 +304,14 @@ Reasons join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::
       Region both = joined(plan, link);
       if (const Reasons why = refusal(both, plan, providers); !why.empty()) {
         Reasons& reasons = plan.regions[link.second].reasons;
-        reasons.push_back(because<Cause::stages_not_joined>(link.kind, plan.regions[link.first].name));
+        reasons.push_back(because<cause::stages_not_joined>(name_of(link.kind), plan.regions[link.first].name));
         add(reasons, why);
         refused.insert(link.value);
         last = why;
         plan.buffers.resize(buffers);
         continue;
       }
-      if (link.kind == kStageStore) stored.insert(link.value);  // the first reader alone
+      if (link.kind == LinkKind::stage_store) stored.insert(link.value);  // the first reader alone
       plan.regions[link.second] = std::move(both);
       plan.regions.erase(plan.regions.begin() + static_cast<std::ptrdiff_t>(link.first));
       changed = true;

@@ -46,18 +46,32 @@
 
 namespace octavo::plan {
 
+/// What two regions that could be one are to each other.
+enum class LinkKind {
+  none,
+  conv_pool,
+  depthwise_pointwise,
+  pointwise_depthwise,
+  quantize_conv,
+  stage_operand,  ///< the value is an operand of the second region's epilogue
+  stage_store,    ///< other regions read the value later
+  chain,          ///< none of the others: joined as a part of a block alone
+  attention,      ///< of plan/candidates/attention.h, which find_links does not look for
+};
+/// "conv-pool", as explanations and PlanOptions::priced say it.
+[[nodiscard]] std::string_view name_of(LinkKind kind);
+
 /// Where two regions could be one: a stage of regions[second] reads a result of regions[first], and nothing in between needs any.
 struct Link {
   std::size_t first = 0, second = 0;
   ir::ValueId value = ir::kNone;  ///< between them
-  std::string
-      kind;  ///< "conv-pool", "depthwise-pointwise", "pointwise-depthwise", "quantize-conv", "stage-operand", "stage-store",
-             ///< "chain"
+  LinkKind kind = LinkKind::none;
   std::int64_t bytes = 0;  ///< of the value as it is stored
 };
-inline constexpr std::string_view kStageOperand = "stage-operand";
-inline constexpr std::string_view kStageStore = "stage-store";  ///< other regions read the value later
-inline constexpr std::string_view kChain = "chain";             ///< none of the other kinds: joined as a part of a block alone
+/// The choice that a link raises by itself; empty: none.
+[[nodiscard]] std::string_view choice_of(LinkKind kind);
+inline constexpr std::string_view kStages = "stages", kFuseConvPool = "fuse-conv-pool", kStageOperand = "stage-operand",
+                                  kStageStore = "stage-store";
 [[nodiscard]] std::vector<Link> find_links(const region::Plan& plan);
 
 /// Is this a kind of stage that row tiles are made for, in two spatial dimensions and more than one row? It computes on quantized

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <set>
 
+#include "base/causes/plan_layout.h"
 #include "base/hash.h"
-#include "plan/candidates/narrow.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/slices.h"
+#include "plan/regions/narrow_marks.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::plan {
@@ -375,12 +376,12 @@ class Placer {
       if (at.refs.empty()) at.refs.push_back(allocate(key, natural_[static_cast<std::size_t>(v)]));
       for (const TensorRef& want : forced) {
         if (!direct_.contains(v) && !storable(n, want)) {
-          at.copies.push_back({key, at.refs[0], want, because<Cause::store_needs_channels_last>(want.strides[1])});
+          at.copies.push_back({key, at.refs[0], want, because<cause::store_needs_channels_last>(want.strides[1])});
         }
       }
       return {};
     }
-    if (n.op == Op::input) return copies_of(key, at, input_ref_.at(v), because<Cause::input_is_part_of_another>());
+    if (n.op == Op::input) return copies_of(key, at, input_ref_.at(v), because<cause::input_is_part_of_another>());
     if (n.op == Op::constant) {
       ir::Tensor t = n.payload;
       if (n.quantizer && key.second == Repr::raw) t = decoded(n);
@@ -394,19 +395,19 @@ class Placer {
         t = u;
       }
       TensorRef r = ref_of(key, out_.add_constant(t, g_.value(v).name), ir::dense_strides(t.shape()));
-      return copies_of(key, at, r, because<Cause::constant_is_part_of_another>());
+      return copies_of(key, at, r, because<cause::constant_is_part_of_another>());
     }
     if (n.op == Op::dequantize && key.second == Repr::codes) {  // the codes are there: another name for the same bytes
       at.after.push_back({n.inputs[0], Repr::raw});
       return copies_of(key, at, relabel(out_.allocations.at({n.inputs[0], Repr::raw}).refs[0], ref_of(key, -1, {})),
-                       because<Cause::given_codes_are_part_of_another>());
+                       because<cause::given_codes_are_part_of_another>());
     }
     if (!is_alias(n)) return fail(ErrorKind::internal, fmt::format("no allocation for \"{}\"", g_.value(v).name));
     for (const ValueId in : n.inputs) at.after.push_back({in, key.second});
     if (n.op == Op::concat) {
       at.refs.push_back(forced[0]);
       for (std::size_t i = 1; i < forced.size(); ++i) {
-        at.copies.push_back({key, forced[0], forced[i], because<Cause::concatenation_wanted_twice>()});
+        at.copies.push_back({key, forced[0], forced[i], because<cause::concatenation_wanted_twice>()});
       }
       return {};
     }
@@ -429,10 +430,10 @@ class Placer {
       at.copies.push_back({{n.inputs[0], key.second},
                            source,
                            relabel(as_source, source),
-                           because<Cause::reshape_not_strided>(ir::to_string(source.dims), ir::to_string(g_.type(v).shape))});
+                           because<cause::reshape_not_strided>(ir::to_string(source.dims), ir::to_string(g_.type(v).shape))});
       r = dense;
     }
-    return copies_of(key, at, relabel(*r, ref_of(key, -1, {})), because<Cause::moved_tensor_is_part_of_another>());
+    return copies_of(key, at, relabel(*r, ref_of(key, -1, {})), because<cause::moved_tensor_is_part_of_another>());
   }
 
   // Image kernels keep channels in vector lanes: they store them side by side, and a copy transposes.

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/causes/plan_layout.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::plan {
@@ -54,7 +55,7 @@ class Inserter {
     }
     for (std::size_t i = 0; i < original_; ++i) {
       const auto id = static_cast<BufferId>(i);
-      if (plan_.buffers[i].kind == BufferKind::output && !valid_[i].empty()) bring(id, kHost, because<Cause::output_is_on_host>());
+      if (plan_.buffers[i].kind == BufferKind::output && !valid_[i].empty()) bring(id, kHost, because<cause::output_is_on_host>());
     }
   }
 
@@ -87,7 +88,7 @@ class Inserter {
     r.name = fmt::format("{}: {} to {}", buffer(id).name, name(from), name(to));
     r.device = from == kHost ? to : from;
     r.precision = region::Work::transfer;
-    r.reasons = {because<Cause::in_memory_of>(buffer(id).name, name(from)), why};
+    r.reasons = {because<cause::in_memory_of>(buffer(id).name, name(from)), why};
     Stage s;
     s.anchor.op = ir::Op::reshape;
     s.anchor.facts = ir::Reshape{};
@@ -108,7 +109,7 @@ class Inserter {
   }
 
   Reason used_by(const Region& r) const {
-    return because<Cause::region_runs_on>(r.name, plan_.devices[static_cast<std::size_t>(r.device)].name);
+    return because<cause::region_runs_on>(r.name, plan_.devices[static_cast<std::size_t>(r.device)].name);
   }
 
   void read(TensorRef& t, const Region& r) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/causes/plan_search.h"
+#include "plan/effort.h"
 #include "plan/search/whole_runs.h"
 
 namespace octavo::plan {
@@ -52,7 +54,7 @@ Result<Planned> choose_pairs(const ir::Graph& graph, const PlanContext& context,
   if (demanded) {
     add(all[0], std::move(*demanded));
   } else if (impossible(demanded.error())) {
-    all[0].notes = {because<Cause::not_planned>(demanded.error().message)};
+    all[0].notes = {because<cause::not_planned>(demanded.error().message)};
   } else {
     return tl::unexpected<Error>(demanded.error());
   }
@@ -62,20 +64,20 @@ Result<Planned> choose_pairs(const ir::Graph& graph, const PlanContext& context,
   if (differs) {
     add(all[2], std::move(kept_inner));
   } else {
-    all[2].notes = {because<Cause::no_effect>()};
+    all[2].notes = {because<cause::no_effect>()};
   }
 
   std::size_t best = all[2].planned && all[2].seconds < all[1].seconds ? 2 : 1;
-  Reason why = because<Cause::cheapest>(kPartPercent);
+  Reason why = because<cause::cheapest>(kPartPercent);
   if (all[0].planned) {
     if (all[best].seconds >= kPart * all[0].seconds) {
-      best = 0, why = because<Cause::not_cheaper>(kPartPercent);
-    } else if (context.options.effort >= 2) {
+      best = 0, why = because<cause::not_cheaper>(kPartPercent);
+    } else if (effort_at(context.options.effort).compares_plans) {
       OCTAVO_TRY(const auto times, run_in_turn(all[0].planned->plan, all[best].planned->plan, context));
       if (times) {
         all[0].seconds = times->base, all[best].seconds = times->other;
-        why = because<Cause::faster_in_whole_runs>(kWholePercent);
-        if (!times->faster()) best = 0, why = because<Cause::not_faster_in_whole_runs>(kWholePercent, times->other, times->base);
+        why = because<cause::faster_in_whole_runs>(kWholePercent);
+        if (!times->faster()) best = 0, why = because<cause::not_faster_in_whole_runs>(kWholePercent, times->other, times->base);
       }
     }
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/causes/plan_candidates.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -29,11 +31,11 @@ Reasons refusals_of(const region::Region& r, const region::Plan& plan, const Pla
   for (const region::Provider* p : context.providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return {};
-      out.push_back(because<Cause::kernel_refused>(o.tactic.name()));
+      out.push_back(because<cause::kernel_refused>(o.tactic.name()));
       add(out, o.refusal);
     }
   }
-  if (out.empty()) out.push_back(because<Cause::no_provider_for_region>());
+  if (out.empty()) out.push_back(because<cause::no_provider_for_region>());
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/causes/plan_precision.h"
 #include "ir/grid.h"
 #include "plan/candidates/narrow.h"
 #include "plan/regions/group.h"
@@ -36,11 +37,11 @@ bool matches(const std::string& pattern, const std::string& name) {
 std::string stated(const Reason& why) {
   const auto tensor = [&] { return std::get<std::string>(why.values[0]); };
   switch (why.cause) {
-    case Cause::tensor_without_range: return fmt::format("tensor \"{}\" has no range", tensor());
-    case Cause::tensor_kept_by_rule: return fmt::format("a rule keeps tensor \"{}\" in another type", tensor());
-    case Cause::weights_not_float_constant: return fmt::format("its weights \"{}\" are not a float32 constant", tensor());
-    case Cause::input_not_float_activation: return fmt::format("its input \"{}\" is not a float32 activation", tensor());
-    case Cause::type_not_allowed: return "int8 is not among the allowed types";
+    case cause::tensor_without_range: return fmt::format("tensor \"{}\" has no range", tensor());
+    case cause::tensor_kept_by_rule: return fmt::format("a rule keeps tensor \"{}\" in another type", tensor());
+    case cause::weights_not_float_constant: return fmt::format("its weights \"{}\" are not a float32 constant", tensor());
+    case cause::input_not_float_activation: return fmt::format("its input \"{}\" is not a float32 activation", tensor());
+    case cause::type_not_allowed: return "int8 is not among the allowed types";
     default: return std::string(name_of(why.cause));
   }
 }
@@ -242,11 +243,11 @@ class Permitter {
     for (const PrecisionRule& rule : options_.precisions) {
       if (&rule == asked) break;
       if (rule.precision != "int8" && !value.name.empty() && matches(rule.pattern, value.name)) {
-        why = because<Cause::tensor_kept_by_rule>(value.name, rule.precision, rule.pattern);
+        why = because<cause::tensor_kept_by_rule>(value.name, rule.precision, rule.pattern);
         return std::nullopt;
       }
     }
-    if (!value.range) why = because<Cause::tensor_without_range>(value.name);
+    if (!value.range) why = because<cause::tensor_without_range>(value.name);
     return value.range;
   }
 
@@ -299,14 +300,14 @@ class Permitter {
     std::optional<Reason> why;
     const PrecisionRule* asked = rule != nullptr && rule->precision == "int8" ? rule : nullptr;
     if (rule != nullptr && asked == nullptr) {
-      why = because<Cause::kept_by_rule>(rule->precision, rule->pattern);
+      why = because<cause::kept_by_rule>(rule->precision, rule->pattern);
     } else if (!options_.allowed.contains("int8")) {
-      why = because<Cause::type_not_allowed>("int8");
+      why = because<cause::type_not_allowed>("int8");
     } else if (choices_.keep_float.contains(name)) {
       const auto given = choices_.why.find(name);
-      why = given == choices_.why.end() ? because<Cause::left_out_for_comparison>() : given->second;
+      why = given == choices_.why.end() ? because<cause::left_out_for_comparison>() : given->second;
     } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
-      why = because<Cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
+      why = because<cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
     } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 &&
                range_of(n.inputs[0], why, asked)) {
       read_through(id, 0, asked);
@@ -317,7 +318,7 @@ class Permitter {
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
-    if (!why) why = because<Cause::input_not_float_activation>(g_.value(n.inputs[0]).name);  // it lies on a grid already
+    if (!why) why = because<cause::input_not_float_activation>(g_.value(n.inputs[0]).name);  // it lies on a grid already
     if (rule != nullptr && rule->precision == "int8") {
       return fail(ErrorKind::usage,
                   fmt::format("precision: the rule \"{}=int8\" cannot be kept for node \"{}\": {}\n  give the tensor a range, "
@@ -344,14 +345,14 @@ class Permitter {
     if (n.op == Op::matmul) {
       for (const ValueId v : n.inputs) {
         if (g_.type(v).dtype != ir::DType::f32 || (g_.is_constant(v) && g_.producer(v).quantizer))
-          return because<Cause::input_not_float_activation>(g_.value(v).name);
+          return because<cause::input_not_float_activation>(g_.value(v).name);
       }
       return std::nullopt;
     }
     if (!g_.is_constant(n.inputs[1]) || g_.producer(n.inputs[1]).quantizer || g_.type(n.inputs[1]).dtype != ir::DType::f32)
-      return because<Cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
+      return because<cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
     if (g_.is_constant(n.inputs[0]) || g_.type(n.inputs[0]).dtype != ir::DType::f32)
-      return because<Cause::input_not_float_activation>(g_.value(n.inputs[0]).name);
+      return because<cause::input_not_float_activation>(g_.value(n.inputs[0]).name);
     return std::nullopt;
   }
 
@@ -367,14 +368,14 @@ class Permitter {
     if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
     if (rule != nullptr && rule->precision == "float32") return false;
     if (rule != nullptr && asks_bfloat16(*rule)) {
-      why = because<Cause::asked_for_by_rule>(rule->precision, rule->pattern);
+      why = because<cause::asked_for_by_rule>(rule->precision, rule->pattern);
     } else if (!bfloat16_allowed()) {
       return false;
     } else if (!options_.allowed.contains("float32")) {
-      why = because<Cause::type_not_allowed>("float32");
+      why = because<cause::type_not_allowed>("float32");
     } else if (choices_.bfloat16.contains(name)) {
       const auto given = choices_.why.find(name);
-      why = given == choices_.why.end() ? because<Cause::left_out_for_comparison>() : given->second;
+      why = given == choices_.why.end() ? because<cause::left_out_for_comparison>() : given->second;
     }
     const std::optional<Reason> impossible = why_no_bfloat16(n);
     const bool emulated = rule != nullptr && rule->precision == kEmulatedType;

@@ -8,6 +8,11 @@
 #include <map>
 #include <optional>
 
+#include "base/causes/plan_candidates.h"
+#include "base/causes/plan_precision.h"
+#include "base/causes/plan_search.h"
+#include "plan/candidates/registry.h"
+#include "plan/effort.h"
 #include "plan/precision/error_limit.h"
 #include "plan/precision/node_times.h"
 #include "plan/precision/permit_error.h"
@@ -54,12 +59,12 @@ class Chooser {
     OCTAVO_TRY(out_.searched, search(out_.form.graph, context_));
     const PermitReport& report = out_.form.permitted;
     const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
-    if (options_.effort >= 2 && open && !options_.disabled.contains("precision")) {
+    if (effort_at(options_.effort).searches && open && !options_.disabled.contains(kPrecision)) {
       OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
       OCTAVO_CHECK(confirmed([&] { return choose_float(out_.form.permitted.layers); }));
       // One more rounding inside a region costs accuracy that nobody has measured: only where the caller asks, or bounds the error.
-      if (!options_.disabled.contains("inner-view") && !options_.inner_pairs &&
-          (options_.forced.contains("inner-view") || options_.max_error))
+      if (!options_.disabled.contains(kInnerView) && !options_.inner_pairs &&
+          (options_.forced.contains(kInnerView) || options_.max_error))
         OCTAVO_CHECK(confirmed([&] { return choose_inner(); }));
     }
     for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
@@ -101,7 +106,7 @@ class Chooser {
       if (refused.empty()) continue;
       std::string list;
       for (const Reason& why : refused) {
-        list += why.cause == Cause::kernel_refused ? fmt::format("\n  {}:", std::get<std::string>(why.values[0]))
+        list += why.cause == cause::kernel_refused ? fmt::format("\n  {}:", std::get<std::string>(why.values[0]))
                                                    : " " + spelled(Reasons{why});
       }
       return fail(ErrorKind::unsupported,
@@ -114,7 +119,7 @@ class Chooser {
 
   region::Decision& decision(const std::string& node) {
     region::Decision& d = decisions_[node];
-    d.choice = "precision";
+    d.choice = kPrecision;
     d.where = node;
     d.onnx_nodes = {node};
     return d;
@@ -132,7 +137,7 @@ class Chooser {
     if (!options_.max_error) return std::nullopt;
     OCTAVO_TRY(const double e, error(g));
     if (e <= *options_.max_error) return std::nullopt;
-    return because<Cause::beyond_max_error>(candidate, e, *options_.max_error);
+    return because<cause::beyond_max_error>(candidate, e, *options_.max_error);
   }
 
   Result<Realized> plan_of(const PermitChoices& choices) {
@@ -179,15 +184,15 @@ class Chooser {
     for (const std::size_t u : found.kept) {
       for (const std::string& node : units[u].nodes) {
         const Reason why = units[u].nodes.size() == 1
-                               ? because<Cause::kept_for_max_error>(wide_, *options_.max_error, units[u].alone)
-                               : because<Cause::kept_with_neighbours_for_max_error>(wide_, *options_.max_error, units[u].alone);
+                               ? because<cause::kept_for_max_error>(wide_, *options_.max_error, units[u].alone)
+                               : because<cause::kept_with_neighbours_for_max_error>(wide_, *options_.max_error, units[u].alone);
         choices_.keep_float.insert(node);
         choices_.why.insert_or_assign(node, why);
         region::Decision& d = decision(node);
-        d.candidates = {{"int8", seconds(integers, node), {because<Cause::permitted_with_error>(units[u].alone)}},
+        d.candidates = {{"int8", seconds(integers, node), {because<cause::permitted_with_error>(units[u].alone)}},
                         {wide_, seconds(floats, node)}};
         d.chosen = 1;
-        d.reasons = {why, because<Cause::max_error_search>(found.before, found.after, found.evaluations)};
+        d.reasons = {why, because<cause::max_error_search>(found.before, found.after, found.evaluations)};
       }
     }
     OCTAVO_TRY(out_.form, work_.form(choices_));
@@ -211,7 +216,7 @@ class Chooser {
   Result<std::optional<Reason>> try_choices(PermitChoices trial, double margin, std::string_view candidate) {
     OCTAVO_TRY(Form changed, work_.form(trial));
     OCTAVO_TRY(Searched found, search(changed.graph, context_));
-    if (found.best_seconds >= out_.searched.best_seconds - margin) return because<Cause::gain_lost_around>(candidate);
+    if (found.best_seconds >= out_.searched.best_seconds - margin) return because<cause::gain_lost_around>(candidate);
     OCTAVO_TRY(std::optional<Reason> refused, beyond_error(changed.graph, candidate));
     if (refused) return refused;
     changed_ = true;
@@ -242,20 +247,20 @@ class Chooser {
       region::Decision& d = decision(node);
       if (d.candidates.size() < 3) {  // bfloat16 was no candidate
         d.chosen = 0;
-        d.reasons = {because<Cause::not_slower>("int8", kPartPercent)};
-        d.candidates = {{"int8", seconds, {because<Cause::int8_permitted>()}}, {wide_, other->second}};
+        d.reasons = {because<cause::not_slower>("int8", kPartPercent)};
+        d.candidates = {{"int8", seconds, {because<cause::int8_permitted>()}}, {wide_, other->second}};
       }
       if (other->second >= seconds * kPart) continue;
       PermitChoices trial = choices_;
       trial.keep_float.insert(node);
-      trial.why.insert_or_assign(node, because<Cause::faster_by_parts>(wide_, context_.times()));
+      trial.why.insert_or_assign(node, because<cause::faster_by_parts>(wide_, context_.times()));
       OCTAVO_TRY(const auto refused, try_choices(std::move(trial), (1 - kPart) * seconds, wide_));
       if (refused) {
         d.reasons = {*refused};
         continue;
       }
       d.chosen = index_of(d, wide_);
-      d.reasons = {because<Cause::permitted_but_slower>(wide_)};
+      d.reasons = {because<cause::permitted_but_slower>(wide_)};
     }
     return {};
   }
@@ -306,17 +311,17 @@ class Chooser {
       region::Decision& d = decision(node);
       if (!limited) {
         d.candidates.clear();
-        if (integer) d.candidates.push_back({"int8", current->second, {because<Cause::int8_permitted>()}});
+        if (integer) d.candidates.push_back({"int8", current->second, {because<cause::int8_permitted>()}});
         d.candidates.push_back({"float32", plain->second});
         d.chosen = 0;
-        d.reasons = {because<Cause::not_slower>(integer ? "int8" : "float32", kPartPercent)};
+        d.reasons = {because<cause::not_slower>(integer ? "int8" : "float32", kPartPercent)};
       }
       if (half == smalls.end()) {
         d.candidates.push_back({"bfloat16", -1, impossible[node]});
-        if (!limited && !integer) d.reasons = {because<Cause::no_kernel_in_type>("bfloat16")};
+        if (!limited && !integer) d.reasons = {because<cause::no_kernel_in_type>("bfloat16")};
         continue;
       }
-      d.candidates.push_back({"bfloat16", half->second, {because<Cause::operands_rounded>("bfloat16")}});
+      d.candidates.push_back({"bfloat16", half->second, {because<cause::operands_rounded>("bfloat16")}});
       const double least = integer ? std::min(current->second, plain->second) : current->second;
       if (half->second < least * kPart) {
         gains.push_back({node, current->second - half->second, current->second});
@@ -330,14 +335,14 @@ class Chooser {
         trial.bfloat16.insert(node);
         trial.keep_float.insert(node);
         trial.why.emplace(node,
-                          because<Cause::faster_by_parts>("bfloat16", context_.times()));  // --max-error may have said why already
+                          because<cause::faster_by_parts>("bfloat16", context_.times()));  // --max-error may have said why already
       }
       return trial;
     };
     const auto taken = [&](const std::string& node, const std::optional<Reason>& refused) {
       region::Decision& d = decisions_[node];
       if (!refused) d.chosen = index_of(d, "bfloat16");
-      d.reasons = {refused ? *refused : because<Cause::faster_and_allowed>("bfloat16", kPartPercent)};
+      d.reasons = {refused ? *refused : because<cause::faster_and_allowed>("bfloat16", kPartPercent)};
     };
     Names all;
     double sum = 0;
@@ -373,11 +378,11 @@ class Chooser {
       const auto other = tables.find(node);
       if (other == tables.end()) continue;
       region::Decision d;
-      d.choice = "inner-view";
+      d.choice = kInnerView;
       d.where = node;
       d.onnx_nodes = {node};
-      d.candidates = {{"arithmetic", seconds}, {"table", other->second, {because<Cause::one_more_rounding>()}}};
-      d.reasons = {because<Cause::not_cheaper>(kPartPercent)};
+      d.candidates = {{"arithmetic", seconds}, {"table", other->second, {because<cause::one_more_rounding>()}}};
+      d.reasons = {because<cause::not_cheaper>(kPartPercent)};
       if (other->second < seconds * kPart) chosen.inner.insert(node);
       inner_.push_back(std::move(d));
     }
@@ -386,7 +391,7 @@ class Chooser {
     OCTAVO_TRY(const auto refused, try_choices(std::move(chosen), 0, "table"));
     for (region::Decision& d : inner_) {
       if (!asked.contains(d.where)) continue;
-      d.reasons = {refused ? *refused : because<Cause::faster_and_allowed>("table", kPartPercent)};
+      d.reasons = {refused ? *refused : because<cause::faster_and_allowed>("table", kPartPercent)};
       if (!refused) d.chosen = 1;
     }
     return {};

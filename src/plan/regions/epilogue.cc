@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plan/candidates/narrow.h"
 #include "plan/regions/group.h"
+#include "plan/regions/narrow_marks.h"
 #include "program/math.h"
 
 namespace octavo::plan {

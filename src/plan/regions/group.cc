@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "plan/candidates/narrow.h"
+#include "base/causes/plan_regions.h"
+#include "plan/regions/narrow_marks.h"
 
 namespace octavo::plan {
 namespace {
@@ -230,13 +231,13 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
     if (in_program(g, n)) {
       std::optional<Reason>& note = out.notes[static_cast<std::size_t>(id)];
       if (direct < 0) {
-        note = because<Cause::operands_not_computed>();
+        note = because<cause::operands_not_computed>();
       } else if (!fuse) {
-        note = because<Cause::fusion_disabled>("fuse-epilogue");
+        note = because<cause::fusion_disabled>("fuse-epilogue");
       } else if (apart.contains(id)) {
-        note = because<Cause::own_pass_chosen>(apart.at(id));
+        note = because<cause::own_pass_chosen>(apart.at(id));
       } else if (out.groups[static_cast<std::size_t>(direct)].space != space) {
-        note = because<Cause::producer_shape_differs>(ir::to_string(out.groups[static_cast<std::size_t>(direct)].space),
+        note = because<cause::producer_shape_differs>(ir::to_string(out.groups[static_cast<std::size_t>(direct)].space),
                                                       ir::to_string(space));
       } else {
         bool ready = true;
@@ -245,18 +246,18 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
           const bool inside = out.of_node[static_cast<std::size_t>(g.value(v).producer)] == direct;
           if (!inside && out.depends[static_cast<std::size_t>(v)] >= direct) {
             ready = false;
-            note = because<Cause::operand_ready_later>(g.value(v).name);
+            note = because<cause::operand_ready_later>(g.value(v).name);
           }
         }
         const Group& target = out.groups[static_cast<std::size_t>(direct)];
         const Node* anchor = target.anchor == ir::kNone ? nullptr : &g.node(target.anchor);
         if (ready && anchor && g.type(anchor->outputs[0]).dtype != ir::DType::f32) {
           ready = false;
-          note = because<Cause::producer_result_not_float>();
+          note = because<cause::producer_result_not_float>();
         }
         if (ready && anchor && (anchor->outputs.size() > 1 || anchor->op == Op::scatter)) {
           ready = false;
-          note = because<Cause::producer_has_several_results>();
+          note = because<cause::producer_has_several_results>();
         }
         if (ready) group = direct;
       }

@@ -24,12 +24,13 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
 #include "ir/grid.h"
-#include "plan/plan.h"
+#include "region/region.h"
 
 namespace octavo::plan {
 

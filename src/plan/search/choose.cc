@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/causes/plan_search.h"
 #include "plan/layout/memory.h"
 #include "plan/layout/transfers.h"
 #include "plan/search/price.h"
@@ -21,13 +22,13 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
     const region::Offer& o = b.offers[i];
     const TacticTime& t = b.times[i];
     if (!o.refusal.empty()) {
-      region::Alternative& refused = out.emplace_back(region::Alternative{o.tactic.name(), {because<Cause::tactic_refused>()}});
+      region::Alternative& refused = out.emplace_back(region::Alternative{o.tactic.name(), {because<cause::tactic_refused>()}});
       add(refused.reasons, o.refusal);
       continue;
     }
-    const bool estimate = t.source == "estimate";
+    const bool estimate = t.source == TimeSource::estimate;
     out.push_back({o.tactic.name(),
-                   {static_cast<int>(i) == b.winner ? b.why : because<Cause::tactic_possible>()},
+                   {static_cast<int>(i) == b.winner ? b.why : because<cause::tactic_possible>()},
                    estimate ? -1 : t.seconds,
                    estimate ? t.seconds : -1});
   }
@@ -37,7 +38,7 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
 }  // namespace
 
 Status choose_tactics(Plan& plan, const PlanContext& context) {
-  plan.cost_source = context.costs.source();
+  plan.cost_source = name_of(context.costs.source());
   for (Region& r : plan.regions) {
     OCTAVO_TRY(const Ballot ballot, vote(r, plan, context));
     r.key = region::key(r, plan);

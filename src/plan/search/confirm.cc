@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "plan/candidates/registry.h"
+#include "plan/effort.h"
 #include "plan/search/choose.h"
 #include "plan/search/whole_runs.h"
 
@@ -25,7 +27,7 @@ class Confirmer {
 
   Status run() {
     OCTAVO_CHECK(finish(s_.best.plan, context_));
-    if (context_.options.effort < 2 || !s_.changed) return {};
+    if (!effort_at(context_.options.effort).compares_plans || !s_.changed) return {};
     OCTAVO_CHECK(finish(s_.defaults.plan, context_));
     OCTAVO_TRY(const auto all, run_in_turn(s_.defaults.plan, s_.best.plan, context_));
     if (!all || all->faster()) return {};  // nothing to measure with, or confirmed
@@ -75,7 +77,7 @@ class Confirmer {
 
   void take_back_all_but(const Names& kept, const WholeRuns& all) {
     for (region::Decision& d : s_.decisions) {
-      if (d.choice == "precision" || d.choice == "inner-view" || kept.contains(d.choice)) continue;
+      if (d.choice == kPrecision || d.choice == kInnerView || kept.contains(d.choice)) continue;
       const auto own = times_.find(d.choice);
       take_back(d, 0, own == times_.end() ? all : own->second);
     }

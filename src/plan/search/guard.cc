@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/causes/plan_search.h"
+#include "plan/candidates/registry.h"
+#include "plan/effort.h"
 #include "plan/search/whole_runs.h"
 #include "region/region.h"
 
@@ -16,7 +19,7 @@ std::vector<region::Decision> decisions_of_both(std::vector<region::Decision> ke
                                    [&](const region::Decision& k) { return k.choice == d.choice && k.where == d.where; });
     if (known) continue;
     if (d.chosen != 0) {
-      d.reasons.insert(d.reasons.begin(), because<Cause::taken_back_with_all>("tactics"));
+      d.reasons.insert(d.reasons.begin(), because<cause::taken_back_with_all>("tactics"));
       d.chosen = 0;
     }
     kept.push_back(std::move(d));
@@ -27,11 +30,13 @@ std::vector<region::Decision> decisions_of_both(std::vector<region::Decision> ke
 }  // namespace
 
 Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned) {
-  if (context.options.effort < 2 || !context.enabled("tactics") || planned.plan.cost_source == "estimates") return {};
+  if (!effort_at(context.options.effort).compares_plans || !context.enabled(kTactics) ||
+      context.costs.source() == CostSource::estimates)
+    return {};
   const auto pinned = [&](const region::Region& r) { return context.costs.pinned(r, planned.plan).has_value(); };
   if (std::any_of(planned.plan.regions.begin(), planned.plan.regions.end(), pinned)) return {};
   PlanOptions plain = context.options;
-  plain.effort = 0;
+  plain.effort = kEstimates;
   plain.costs = nullptr;
   Estimates estimates;
   OCTAVO_TRY(auto unmeasured, plan_once(g, {context.providers, plain, estimates, context.memo}));
@@ -39,12 +44,12 @@ Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& pla
   OCTAVO_TRY(const auto times, run_in_turn(unmeasured.plan, planned.plan, context));
   if (!times || !times->slower()) return {};
   region::Decision d;
-  d.choice = "tactics";
+  d.choice = kTactics;
   d.where = planned.plan.model_name;
-  d.candidates = {{"measured", times->other, {because<Cause::measured_region_by_region>()}},
-                  {"estimated", times->base, {because<Cause::plan_of_effort_0>()}}};
+  d.candidates = {{"measured", times->other, {because<cause::measured_region_by_region>()}},
+                  {"estimated", times->base, {because<cause::plan_of_effort_0>()}}};
   d.chosen = 1;
-  d.reasons = {because<Cause::whole_plan_of_measured_slower>()};
+  d.reasons = {because<cause::whole_plan_of_measured_slower>()};
   unmeasured.plan.decisions = decisions_of_both(std::move(unmeasured.plan.decisions), std::move(planned.plan.decisions));
   unmeasured.plan.decisions.push_back(std::move(d));
   unmeasured.plan.cost_source = planned.plan.cost_source;

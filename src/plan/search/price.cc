@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/causes/plan_search.h"
 #include "plan/search/margins.h"
 #include "region/key.h"
 
@@ -19,7 +20,7 @@ void elect_by_estimates(Ballot& b) {
       break;  // what follows is less preferred
     if (b.winner < 0 || b.offers[i].cost < b.offers[winner].cost) b.winner = static_cast<int>(i);
   }
-  b.why = because<Cause::tactic_first_by_estimate>();
+  b.why = because<cause::tactic_first_by_estimate>();
 }
 
 void elect_by_times(Ballot& b) {
@@ -31,8 +32,8 @@ void elect_by_times(Ballot& b) {
   for (std::size_t i = 0; i < b.times.size() && b.winner < 0; ++i) {
     if (b.times[i].seconds >= 0 && b.times[i].seconds <= least * (2 - kPart)) b.winner = static_cast<int>(i);
   }
-  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? because<Cause::tactic_fastest>()
-                                                                       : because<Cause::tactic_preferred>(kPartPercent);
+  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? because<cause::tactic_fastest>()
+                                                                       : because<cause::tactic_preferred>(kPartPercent);
 }
 
 }  // namespace
@@ -60,13 +61,13 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const Pla
                               region::key(r, plan)));
     }
     b.winner = static_cast<int>(found - b.offers.begin());
-    b.why = because<Cause::tactic_pinned>();
+    b.why = because<cause::tactic_pinned>();
     for (const TacticTime& t : b.times) {
       if (t.seconds >= 0 && (b.price < 0 || t.seconds < b.price)) b.price = t.seconds;
     }
     return b;
   }
-  if (costs.source() == "estimates") {
+  if (costs.source() == CostSource::estimates) {
     elect_by_estimates(b);
   } else {
     elect_by_times(b);

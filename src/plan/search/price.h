@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "plan/context.h"
-#include "plan/search/cost.h"
+#include "plan/cost.h"
 #include "plan/search/steps.h"
 #include "region/provider.h"
 #include "region/region.h"

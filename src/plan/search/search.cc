@@ -5,8 +5,10 @@
 #include <numeric>
 #include <optional>
 
+#include "base/causes/plan_search.h"
 #include "plan/candidates/registry.h"
 #include "plan/candidates/stages.h"
+#include "plan/effort.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
 #include "plan/search/steps.h"
@@ -39,7 +41,8 @@ using Picks = std::map<std::size_t, std::size_t>;  // choice -> candidate
 
 class Search {
  public:
-  Search(const ir::Graph& g, const PlanContext& context) : g_(g), context_(context), options_(context.options), pricer_(context) {}
+  Search(const ir::Graph& g, const PlanContext& context)
+      : g_(g), context_(context), options_(context.options), effort_(effort_at(context.options.effort)), pricer_(context) {}
 
   Result<Searched> run() {
     Searched out;
@@ -49,22 +52,21 @@ class Search {
     OCTAVO_CHECK(take_forced(out));
     out.default_selection = defaults_;
     choices_ = choices_to_price(out.defaults);
-    if (options_.effort < 2 && choices_.empty()) {
+    if (!effort_.searches && choices_.empty()) {
       out.best = out.defaults;
       return out;
     }
     Steps regions("region", out.defaults.plan.regions.size());
     OCTAVO_TRY(base_, pricer_.price(out.defaults.plan, &regions));
     out.default_seconds = out.best_seconds = total(base_);
-    const std::size_t most = options_.effort <= 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
-    const std::size_t limit = std::min(most, choices_.size());
+    const std::size_t limit = std::min(static_cast<std::size_t>(effort_.choices), choices_.size());
     OCTAVO_CHECK(give_notice(limit));
     Steps steps("choice", limit);
     for (std::size_t i = 0; i < limit; ++i) {
       OCTAVO_CHECK(steps.next());
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) OCTAVO_CHECK(price_alone(i, k));
     }
-    OCTAVO_TRY(const Picks picks, options_.effort <= 2 ? greedy() : by_components());
+    OCTAVO_TRY(const Picks picks, effort_.combine == Combine::greedy ? greedy() : by_components());
     OCTAVO_TRY(const auto found, evaluate(picks));
     out.changed = !picks.empty() && found && found->second < out.default_seconds;
     if (out.changed) {
@@ -85,11 +87,11 @@ class Search {
     return s;
   }
 
-  /// From effort 2 on all that the default plan raises.
+  /// All that the default plan raises, where plans are searched.
   [[nodiscard]] std::vector<Choice> choices_to_price(const Realized& defaults) const {
-    if (options_.effort < 2 && options_.priced.empty()) return {};
+    if (!effort_.searches && options_.priced.empty()) return {};
     std::vector<Choice> all = find_choices(defaults, defaults_, options_);
-    if (options_.effort < 2) std::erase_if(all, [&](const Choice& c) { return !priced(c); });
+    if (!effort_.searches) std::erase_if(all, [&](const Choice& c) { return !priced(c); });
     return all;
   }
   [[nodiscard]] bool priced(const Choice& c) const { return options_.priced.contains(c.name) || options_.priced.contains(c.kind); }
@@ -112,7 +114,7 @@ class Search {
   /// neighbours that no provider takes stay apart in `realize`, which says why.
   Status take_forced(Searched& out) {
     std::set<std::string, std::less<>> names = options_.forced;
-    if (options_.effort < 2) names.insert(options_.usual.begin(), options_.usual.end());
+    if (!effort_.searches) names.insert(options_.usual.begin(), options_.usual.end());
     if (names.empty()) return {};
     PlanOptions open = options_;
     open.forced.clear();
@@ -126,16 +128,17 @@ class Search {
       Selection trial = defaults_;
       choice.candidates.back().apply(trial);
       auto made = realize(g_, trial, context_);
-      region::Decision d{choice.name, choice.where, 0, {}, {}, choice.onnx_nodes};
+      region::Decision d;
+      d.choice = choice.name, d.where = choice.where, d.onnx_nodes = choice.onnx_nodes;
       for (const auto& c : choice.candidates) d.candidates.push_back({c.name, -1, c.notes});
       if (made) {
         defaults_ = std::move(trial);
         std::swap(d.candidates.front(), d.candidates.back());  // it is the default now
-        d.reasons = {forced ? because<Cause::forced>() : because<Cause::usual_on_device>()};
+        d.reasons = {forced ? because<cause::forced>() : because<cause::usual_on_device>()};
       } else if (!forced) {
         continue;
       } else {
-        d.reasons = {because<Cause::forced_not_possible>(), because<Cause::not_planned>(made.error().message)};
+        d.reasons = {because<cause::forced_not_possible>(), because<cause::not_planned>(made.error().message)};
       }
       out.decisions.push_back(std::move(d));
     }
@@ -147,17 +150,17 @@ class Search {
   Result<std::optional<std::pair<Items, double>>> evaluate(const Picks& picks) {
     auto made = realize(g_, selected(picks), context_);
     if (!made) {
-      last_problem_ = {because<Cause::not_planned>(made.error().message)};
+      last_problem_ = {because<cause::not_planned>(made.error().message)};
       return std::nullopt;
     }
     auto items = pricer_.price(made->plan);
     if (!items) {
       if (items.error().kind != ErrorKind::unsupported)
         return tl::unexpected<Error>(items.error());  // a miss in strict mode, a bad pin
-      last_problem_ = {because<Cause::not_planned>(items.error().message)};
+      last_problem_ = {because<cause::not_planned>(items.error().message)};
       return std::nullopt;
     }
-    last_problem_ = made->refusal.empty() ? Reasons{because<Cause::no_effect>()} : made->refusal;
+    last_problem_ = made->refusal.empty() ? Reasons{because<cause::no_effect>()} : made->refusal;
     const double sum = total(*items);
     return std::pair{std::move(*items), sum};
   }
@@ -229,7 +232,7 @@ class Search {
   }
 
   Result<Picks> by_components() {
-    const std::size_t width = options_.effort <= 3 ? 2 : options_.effort == 4 ? 4 : 8;
+    const auto width = static_cast<std::size_t>(effort_.beam);
     Picks all;
     for (const auto& component : components()) {
       // Every combination while there are at most 64; beyond, the best `width` prefixes.
@@ -275,13 +278,13 @@ class Search {
       double before = 0;
       for (const auto& [id, s] : touched) before += s;
       d.candidates.push_back({choice.candidates[0].name, touched.empty() ? -1 : before, choice.candidates[0].notes});
-      d.reasons = {because<Cause::not_priced>()};
+      d.reasons = {because<cause::not_priced>()};
       for (const Effect& e : effects_) {
         if (e.choice != i) continue;
         region::Decision::Candidate c{choice.candidates[e.candidate].name, -1, choice.candidates[e.candidate].notes};
         if (e.impossible.empty()) {
           c.seconds = before - e.before() + e.added;
-          d.reasons = {!e.pays() ? because<Cause::not_cheaper>(kPartPercent) : because<Cause::cheaper_alone_only>()};
+          d.reasons = {!e.pays() ? because<cause::not_cheaper>(kPartPercent) : because<cause::cheaper_alone_only>()};
         } else {
           d.reasons = c.notes = e.impossible;
         }
@@ -289,7 +292,7 @@ class Search {
       }
       if (const auto pick = picks.find(i); pick != picks.end()) {
         d.chosen = pick->second;
-        d.reasons = {because<Cause::cheapest>(kPartPercent)};
+        d.reasons = {because<cause::cheapest>(kPartPercent)};
       }
       out.decisions.push_back(std::move(d));
     }
@@ -298,15 +301,18 @@ class Search {
   const ir::Graph& g_;
   const PlanContext& context_;
   const PlanOptions& options_;
+  const Effort& effort_;
   Pricer pricer_;
   Selection defaults_;
   Items base_;
   std::vector<Choice> choices_;
   std::vector<Effect> effects_;
-  Reasons last_problem_{because<Cause::no_effect>()};
+  Reasons last_problem_{because<cause::no_effect>()};
 };
 
 }  // namespace
+
+OCTAVO_DEFINE_OUT_OF_LINE(Searched);
 
 Result<Searched> search(const ir::Graph& normalized, const PlanContext& context) {
   return Search(normalized, context).run();

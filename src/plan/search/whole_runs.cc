@@ -1,5 +1,6 @@
 #include "plan/search/whole_runs.h"
 
+#include "base/causes/plan_search.h"
 #include "base/task.h"
 
 namespace octavo::plan {
@@ -13,7 +14,7 @@ Result<std::optional<WholeRuns>> run_in_turn(const region::Plan& base, const reg
 
 void take_back(region::Decision& decision, std::size_t to, const WholeRuns& times) {
   if (decision.chosen == to) return;
-  decision.reasons = {because<Cause::whole_plan_slower>(decision.candidates[decision.chosen].name, times.other, times.base)};
+  decision.reasons = {because<cause::whole_plan_slower>(decision.candidates[decision.chosen].name, times.other, times.base)};
   decision.chosen = to;
 }
 

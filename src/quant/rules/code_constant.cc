@@ -3,6 +3,7 @@
 //   Exact  bit for bit: the same scalar formulas run now instead of later. 8-bit codes are spelled s8 (u8 shifted by 128).
 //   Needs  the operand is a constant. An initializer that serves two readers gives each its own coded constant.
 //   Order  none; view(coded constant) is left to merge-view where the view changes nothing.
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -25,11 +26,11 @@ struct CodeConstant final : rewrite::Rule {
     if (!quantizes) {
       result = add_coded(g, constant.payload, q, name);
     } else {
-      if (!ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::refuse(because<Cause::constant_not_float>());
+      if (!ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::refuse(because<cause::constant_not_float>());
       if (n.op == ir::Op::view && constant.quantizer && ir::fixes(q, *constant.quantizer)) return rewrite::no_match();
       ir::Tensor codes = encode(values_of(constant), q);
       if (n.op == ir::Op::view && !holds(g.type(n.inputs[0]).dtype, q))
-        return rewrite::refuse(because<Cause::constant_type_rounds>());
+        return rewrite::refuse(because<cause::constant_type_rounds>());
       result = n.op == ir::Op::view ? add_coded(g, std::move(codes), q, name) : g.add_constant(std::move(codes), name);
     }
     if (g.type(result).dtype != g.type(n.outputs[0]).dtype) g.value(result).type.dtype = g.type(n.outputs[0]).dtype;

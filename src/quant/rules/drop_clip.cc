@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/range.h"
 #include "quant/rules.h"
@@ -23,7 +24,7 @@ struct DropClip final : rewrite::Rule {
     if (n.op != ir::Op::clip || !ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::no_match();
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double lo = ir::get_float(n.attrs, "min", -kInfinity), hi = ir::get_float(n.attrs, "max", kInfinity);
-    if (!(lo <= hi)) return rewrite::refuse(because<Cause::bounds_cross>(lo, hi));
+    if (!(lo <= hi)) return rewrite::refuse(because<cause::bounds_cross>(lo, hi));
     const Range y = range_of(g, n.inputs[0]);
     // A bound that equals the end of the range changes nothing either, unless both are 0 and the signs of zero may differ.
     const auto touches = [&](double bound, float end) {
@@ -44,7 +45,7 @@ struct DropClip final : rewrite::Rule {
     const bool changed = (drop_lo && n.attrs.erase("min") > 0) | (drop_hi && n.attrs.erase("max") > 0);
     if (changed) return rewrite::applied();
     if (std::isinf(y.lo) && std::isinf(y.hi)) return rewrite::no_match();
-    return rewrite::refuse(because<Cause::values_beyond_bounds>(y.lo, y.hi, lo, hi));
+    return rewrite::refuse(because<cause::values_beyond_bounds>(y.lo, y.hi, lo, hi));
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/range.h"
 #include "quant/rules.h"
@@ -22,7 +23,7 @@ struct DropLeakyRelu final : rewrite::Rule {
     if (n.op != ir::Op::leaky_relu || !ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::no_match();
     const Range y = range_of(g, n.inputs[0]);
     if (std::isinf(y.lo)) return rewrite::no_match();
-    if (y.lo < 0) return rewrite::refuse(because<Cause::values_below_zero>(y.lo));
+    if (y.lo < 0) return rewrite::refuse(because<cause::values_below_zero>(y.lo));
     substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();
   }

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/range.h"
 #include "quant/rules.h"
@@ -24,7 +25,7 @@ struct DropRelu final : rewrite::Rule {
     const Range y = range_of(g, n.inputs[0]);
     if (std::isinf(y.lo)) return rewrite::no_match();
     if (!y.never_negative()) {
-      return rewrite::refuse(y.lo < 0 ? because<Cause::values_below_zero>(y.lo) : because<Cause::values_may_be_minus_zero>());
+      return rewrite::refuse(y.lo < 0 ? because<cause::values_below_zero>(y.lo) : because<cause::values_may_be_minus_zero>());
     }
     substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();

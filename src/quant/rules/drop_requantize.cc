@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -25,11 +26,11 @@ struct DropRequantize final : rewrite::Rule {
     const ir::Node& p = g.producer(n.inputs[0]);
     if (p.op == ir::Op::dequantize) {
       const ir::Quantizer from = ir::collapse_axis(*p.quantizer);
-      if (!(from == q)) return rewrite::refuse(because<Cause::quantizers_differ>(ir::to_string(from), ir::to_string(q)));
+      if (!(from == q)) return rewrite::refuse(because<cause::quantizers_differ>(ir::to_string(from), ir::to_string(q)));
     }
     bool leaf = false;
     if (!has_codes(g, n.inputs[0], q, leaf) || !leaf) return rewrite::no_match();
-    if (!gives_back(q)) return rewrite::refuse(because<Cause::codes_do_not_come_back>(ir::to_string(q)));
+    if (!gives_back(q)) return rewrite::refuse(because<cause::codes_do_not_come_back>(ir::to_string(q)));
     substitute(g, n.outputs[0], codes_of(g, n.inputs[0], q));
     return rewrite::applied();
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 #include "reference/evaluate.h"
@@ -35,15 +36,15 @@ struct FoldCodedMove final : rewrite::Rule {
       if (!g.is_constant(v)) return rewrite::no_match();
       const bool data = n.op != ir::Op::gather || i == 0;
       if (data && (!g.producer(v).quantizer || g.payload(v).dtype() != type))
-        return rewrite::refuse(because<Cause::operand_not_coded>(i, ir::name_of(type)));
+        return rewrite::refuse(because<cause::operand_not_coded>(i, ir::name_of(type)));
       operands.push_back(codes.add_constant(g.payload(v)));
     }
     const ir::Quantizer* grid = grids.get(n.outputs[0]);
-    if (grid == nullptr || grid->type != type) return rewrite::refuse(because<Cause::result_without_one_quantizer>());
+    if (grid == nullptr || grid->type != type) return rewrite::refuse(because<cause::result_without_one_quantizer>());
     codes.outputs = {ir::add_inferred(codes, n.op, operands, n.attrs)};
     codes.output_names = {"codes"};
     auto moved = reference::evaluate(codes, {});
-    if (!moved) return rewrite::refuse(because<Cause::not_evaluated>(moved.error().message));
+    if (!moved) return rewrite::refuse(because<cause::not_evaluated>(moved.error().message));
 
     const std::string name = g.value(n.outputs[0]).name;
     const ir::Quantizer q = *grid;

@@ -4,6 +4,7 @@
 //   Needs  equal scale, zero point (u8 and s8 spelled alike), axis and arithmetic type.
 //   Order  after all other laws have come to rest: view-before-quantize is its inverse.
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -19,8 +20,8 @@ struct MergeQuantize final : rewrite::Rule {
     if (n.op != ir::Op::quantize || g.producer(n.inputs[0]).op != ir::Op::view) return rewrite::no_match();
     const ir::Node& view = g.producer(n.inputs[0]);
     const ir::Quantizer a = ir::as_u8(ir::collapse_axis(*n.quantizer)), b = ir::as_u8(ir::collapse_axis(*view.quantizer));
-    if (!(a == b)) return rewrite::refuse(because<Cause::view_and_quantizer_differ>(ir::to_string(b), ir::to_string(a)));
-    if (!gives_back(a)) return rewrite::refuse(because<Cause::codes_do_not_come_back>(ir::to_string(a)));
+    if (!(a == b)) return rewrite::refuse(because<cause::view_and_quantizer_differ>(ir::to_string(b), ir::to_string(a)));
+    if (!gives_back(a)) return rewrite::refuse(because<cause::codes_do_not_come_back>(ir::to_string(a)));
     n.origin.insert(view.origin.begin(), view.origin.end());
     n.inputs[0] = view.inputs[0];
     g.touch();

@@ -5,6 +5,7 @@
 //   Needs  y lies on a grid q1 (ir::find_grids) that q2 fixes: equal parameters, s8 against u8 spelling, or a finer q2.
 //   Order  none. Where q2 does not fix q1 both roundings are demanded and both stay.
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -23,7 +24,7 @@ struct MergeView final : rewrite::Rule {
     if (grid == nullptr) return rewrite::no_match();
     if (!ir::fixes(*n.quantizer, *grid)) {
       if (g.is_constant(y)) return rewrite::no_match();  // code-constant's
-      return rewrite::refuse(because<Cause::values_change>(ir::to_string(*n.quantizer), ir::to_string(*grid)));
+      return rewrite::refuse(because<cause::values_change>(ir::to_string(*n.quantizer), ir::to_string(*grid)));
     }
     substitute(g, n.outputs[0], y);
     return rewrite::applied();

@@ -3,6 +3,7 @@
 //   Exact  bit for bit: r = dequantize_q2 after quantize_q1 works element by element and, with both scales > 0, is non-decreasing.
 //   Needs  both per tensor; the conditions of the moving law of M, with r in the place of the view (relu and clip are refused).
 //   Order  none; equal parameters are pair-quantize-dequantize's.
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -20,7 +21,7 @@ struct MoveRecode final : rewrite::Rule {
     const ir::NodeId below = g.value(q.inputs[0]).producer;
     const MovingLaw* law = find_move(g.node(below).op);
     if (law == nullptr || ir::collapse_axis(*q.quantizer) == ir::collapse_axis(*n.quantizer)) return rewrite::no_match();
-    if (!q.quantizer->per_tensor() || !n.quantizer->per_tensor()) return rewrite::refuse(because<Cause::pair_per_axis>());
+    if (!q.quantizer->per_tensor() || !n.quantizer->per_tensor()) return rewrite::refuse(because<cause::pair_per_axis>());
     const Move moved = law->push(g, g.node(below), {Label::Kind::recode, *n.quantizer, *q.quantizer});
     if (!moved) return rewrite::refuse(moved.error());
 

@@ -12,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -25,20 +26,20 @@ struct MoveViewClip final : MovingLaw {
   ir::Op op() const override { return ir::Op::clip; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (label.kind != Label::Kind::view) return tl::unexpected(because<Cause::no_form_on_codes>("clip"));
+    if (label.kind != Label::Kind::view) return tl::unexpected(because<cause::no_form_on_codes>("clip"));
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
     const auto bound_of = [&](std::string_view key, double absent) {
       return static_cast<float>(ir::get_float(m.attrs, key, absent));
     };
     const float lo = bound_of("min", -kInfinity), hi = bound_of("max", kInfinity);
-    if (!(lo <= hi)) return tl::unexpected(because<Cause::bounds_cross>(lo, hi));
+    if (!(lo <= hi)) return tl::unexpected(because<cause::bounds_cross>(lo, hi));
     Moved moved = on_operands(m, label, label.q.axis);
     for (const auto& [key, bound] : {std::pair{"min", lo}, std::pair{"max", hi}}) {
       if (std::isinf(bound)) continue;
       const float read = apply_label(label, bound);
       for (std::size_t c = 1; c < label.q.entries(); ++c) {
         const float other = apply_label(label, bound, static_cast<std::int64_t>(c));
-        if (other != read) return tl::unexpected(because<Cause::axis_bound_differs>(label.q.axis, bound, read, other));
+        if (other != read) return tl::unexpected(because<cause::axis_bound_differs>(label.q.axis, bound, read, other));
       }
       if (std::bit_cast<std::uint32_t>(read) != std::bit_cast<std::uint32_t>(bound)) moved.attrs[key] = static_cast<double>(read);
     }

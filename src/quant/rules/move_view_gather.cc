@@ -3,6 +3,7 @@
 //   Exact  bit for bit: elements are selected, constant or run-time indices alike.
 //   Needs  per axis: the axis is not the gathered one.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -18,7 +19,7 @@ struct MoveViewGather final : MovingLaw {
     if (label.q.per_tensor()) return on_operands(m, label, -1, {0});
     if (label.q.axis < axis) return on_operands(m, label, label.q.axis, {0});
     if (label.q.axis >= axis + rank) return on_operands(m, label, label.q.axis - rank + 1, {0});
-    return tl::unexpected(because<Cause::axis_gathered>(label.q.axis));
+    return tl::unexpected(because<cause::axis_gathered>(label.q.axis));
   }
 };
 

@@ -3,6 +3,7 @@
 //   Exact  bit for bit: elements are selected.
 //   Needs  q is per tensor.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -14,7 +15,7 @@ struct MoveViewGatherNd final : MovingLaw {
   ir::Op op() const override { return ir::Op::gather_nd; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (!label.q.per_tensor()) return tl::unexpected(because<Cause::axis_not_kept>(label.q.axis, "gather_nd"));
+    if (!label.q.per_tensor()) return tl::unexpected(because<cause::axis_not_kept>(label.q.axis, "gather_nd"));
     return on_operands(m, label, -1, {0});
   }
 };

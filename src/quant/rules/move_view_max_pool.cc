@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -29,7 +30,7 @@ std::optional<Reason> empty_window(const ir::Graph& g, const ir::Node& m) {
         const std::int64_t i = o * stride - pad + k * dilation;
         inside = i >= 0 && i < extent;
       }
-      if (!inside) return because<Cause::window_holds_padding_only>(o, d + 2);
+      if (!inside) return because<cause::window_holds_padding_only>(o, d + 2);
     }
   }
   return std::nullopt;
@@ -41,7 +42,7 @@ struct MoveViewMaxPool final : MovingLaw {
   ir::Op op() const override { return ir::Op::max_pool; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
-    if (label.q.axis >= 2) return tl::unexpected(because<Cause::axis_pooled>(label.q.axis));
+    if (label.q.axis >= 2) return tl::unexpected(because<cause::axis_pooled>(label.q.axis));
     if (auto why = empty_window(g, m)) return tl::unexpected(*why);
     return on_operands(m, label, label.q.axis);
   }

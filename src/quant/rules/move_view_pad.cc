@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -22,7 +23,7 @@ struct MoveViewPad final : MovingLaw {
     if (!label.q.per_tensor()) {
       const auto pads = ir::get_ints(m.attrs, "pads");
       const auto axis = static_cast<std::size_t>(label.q.axis);
-      if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return tl::unexpected(because<Cause::axis_padded>(label.q.axis));
+      if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return tl::unexpected(because<cause::axis_padded>(label.q.axis));
     }
     (void)g;
     if (!adds_constant(m)) return moved;
@@ -30,7 +31,7 @@ struct MoveViewPad final : MovingLaw {
     const float padded = apply_label(label, value);
     for (std::size_t c = 1; c < label.q.entries(); ++c) {
       if (apply_label(label, value, static_cast<std::int64_t>(c)) != padded)
-        return tl::unexpected(because<Cause::axis_padding_differs>(label.q.axis, value, padded,
+        return tl::unexpected(because<cause::axis_padding_differs>(label.q.axis, value, padded,
                                                                    apply_label(label, value, static_cast<std::int64_t>(c))));
     }
     if (std::bit_cast<std::uint32_t>(padded) != std::bit_cast<std::uint32_t>(value))

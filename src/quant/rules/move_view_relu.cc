@@ -4,6 +4,7 @@
 //   Exact  bit for bit: q is non-decreasing and q(0) = 0, so q(max(x, 0)) = max(q(x), 0).
 //   Needs  scale > 0. Only views move: relu cuts codes at code 0, not at the code of the value 0.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -15,7 +16,7 @@ struct MoveViewRelu final : MovingLaw {
   ir::Op op() const override { return ir::Op::relu; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (label.kind != Label::Kind::view) return tl::unexpected(because<Cause::no_form_on_codes>("relu"));
+    if (label.kind != Label::Kind::view) return tl::unexpected(because<cause::no_form_on_codes>("relu"));
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
     return on_operands(m, label, label.q.axis);
   }

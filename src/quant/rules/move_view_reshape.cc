@@ -5,6 +5,7 @@
 //          refused.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -25,7 +26,7 @@ struct MoveViewReshape final : MovingLaw {
     for (std::size_t i = 0; i < in.size(); before *= in[i], ++i) {
       if (before == outer && in[i] == out[axis]) return on_operands(m, label, static_cast<int>(i));
     }
-    return tl::unexpected(because<Cause::axis_reshaped>(label.q.axis, ir::to_string(in), ir::to_string(out)));
+    return tl::unexpected(because<cause::axis_reshaped>(label.q.axis, ir::to_string(in), ir::to_string(out)));
   }
 };
 

@@ -6,6 +6,7 @@
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include <string>
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -18,7 +19,7 @@ struct MoveViewResizeNearest final : MovingLaw {
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
     if (!label.q.per_tensor() && m.attrs.contains("index" + std::to_string(label.q.axis)))
-      return tl::unexpected(because<Cause::axis_resized>(label.q.axis));
+      return tl::unexpected(because<cause::axis_resized>(label.q.axis));
     return on_operands(m, label, label.q.axis);
   }
 };

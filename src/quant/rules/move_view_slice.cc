@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -22,7 +23,7 @@ struct MoveViewSlice final : MovingLaw {
     const std::int64_t extent = g.type(m.inputs[0]).shape[axis];
     const std::int64_t step = ir::get_ints(m.attrs, "steps").empty() ? 1 : ir::get_ints(m.attrs, "steps")[axis];
     if (static_cast<std::int64_t>(label.q.entries()) != extent)
-      return tl::unexpected(because<Cause::axis_sliced_in_part>(label.q.axis, label.q.entries(), extent));
+      return tl::unexpected(because<cause::axis_sliced_in_part>(label.q.axis, label.q.entries(), extent));
     Label turned = label;
     if (step < 0) {
       std::reverse(turned.q.scale.begin(), turned.q.scale.end());

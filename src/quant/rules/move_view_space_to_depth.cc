@@ -3,6 +3,7 @@
 //   Exact  bit for bit: elements keep their bits, only their places change.
 //   Needs  per axis: the axis is the batch (channels and space are mixed).
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -14,7 +15,7 @@ struct MoveViewSpaceToDepth final : MovingLaw {
   ir::Op op() const override { return ir::Op::space_to_depth; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (label.q.axis > 0) return tl::unexpected(because<Cause::axis_mixed>(label.q.axis));
+    if (label.q.axis > 0) return tl::unexpected(because<cause::axis_mixed>(label.q.axis));
     return on_operands(m, label, label.q.axis);
   }
 };

@@ -4,6 +4,7 @@
 //   Needs  per axis: the axis is not repeated.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
+#include "base/causes/quant.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -19,7 +20,7 @@ struct MoveViewTile final : MovingLaw {
       const auto repeats = ir::get_ints(m.attrs, "repeats");
       const auto axis = static_cast<std::size_t>(label.q.axis);
       if (axis < repeats.size() && repeats[axis] != 1)
-        return tl::unexpected(because<Cause::axis_repeated>(label.q.axis, repeats[axis]));
+        return tl::unexpected(because<cause::axis_repeated>(label.q.axis, repeats[axis]));
     }
     return on_operands(m, label, label.q.axis);
   }

@@ -5,6 +5,7 @@
 //          A float16 or bfloat16 x is cast to the float32 of the result first, which is exact.
 //   Order  none; quantize stays when something else reads its codes.
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -20,11 +21,11 @@ struct PairQuantizeDequantize final : rewrite::Rule {
     if (dq.op != ir::Op::dequantize || g.producer(dq.inputs[0]).op != ir::Op::quantize) return rewrite::no_match();
     const ir::Node& q = g.producer(dq.inputs[0]);
     const ir::Quantizer to = ir::collapse_axis(*q.quantizer), from = ir::collapse_axis(*dq.quantizer);
-    if (!(to == from)) return rewrite::refuse(because<Cause::pair_of_two_quantizers>(ir::to_string(to), ir::to_string(from)));
+    if (!(to == from)) return rewrite::refuse(because<cause::pair_of_two_quantizers>(ir::to_string(to), ir::to_string(from)));
     const ir::TensorType x = g.type(q.inputs[0]), y = g.type(dq.outputs[0]);
     if (!ir::is_float(x.dtype) || x.dtype == ir::DType::f64)
-      return rewrite::refuse(because<Cause::pair_changes_type>(ir::to_string(x), ir::to_string(y)));
-    if (to.type == ir::DType::s32) return rewrite::refuse(because<Cause::codes_are_s32>());
+      return rewrite::refuse(because<cause::pair_changes_type>(ir::to_string(x), ir::to_string(y)));
+    if (to.type == ir::DType::s32) return rewrite::refuse(because<cause::codes_are_s32>());
 
     std::set<std::string> origin = dq.origin;
     origin.insert(q.origin.begin(), q.origin.end());

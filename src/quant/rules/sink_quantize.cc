@@ -5,6 +5,7 @@
 //   Needs  q per tensor, all quantized operands by the same q; the conditions of the moving law of M.
 //   Order  none; drop-requantize takes the other direction only where no operand is a `quantize`.
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -25,12 +26,12 @@ struct SinkQuantize final : rewrite::Rule {
       const ir::Node& p = g.producer(in);
       if (p.op != ir::Op::quantize || p.quantizer->type != g.type(m.outputs[0]).dtype) continue;
       if (q && !(*q == *p.quantizer))
-        return rewrite::refuse(because<Cause::operands_quantized_differently>(ir::to_string(*q), ir::to_string(*p.quantizer)));
+        return rewrite::refuse(because<cause::operands_quantized_differently>(ir::to_string(*q), ir::to_string(*p.quantizer)));
       q = *p.quantizer;
       origin.insert(p.origin.begin(), p.origin.end());
     }
     if (!q) return rewrite::no_match();
-    if (!q->per_tensor()) return rewrite::refuse(because<Cause::quantizer_per_axis>(ir::to_string(*q)));
+    if (!q->per_tensor()) return rewrite::refuse(because<cause::quantizer_per_axis>(ir::to_string(*q)));
     const Move moved = law->push(g, m, {Label::Kind::dequantize, *q, std::nullopt});
     if (!moved) return rewrite::refuse(moved.error());
 
@@ -48,13 +49,13 @@ struct SinkQuantize final : rewrite::Rule {
         comes_back = comes_back && gives_back(*q);
       }
     }
-    if (!comes_back && !gives_back(*q)) return rewrite::refuse(because<Cause::codes_do_not_come_back>(ir::to_string(*q)));
+    if (!comes_back && !gives_back(*q)) return rewrite::refuse(because<cause::codes_do_not_come_back>(ir::to_string(*q)));
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
       const ir::DType have = p.op == ir::Op::quantize ? g.type(p.inputs[0]).dtype : ir::DType::f32;
       if (have != type || !ir::is_float(have))
-        return rewrite::refuse(because<Cause::operand_types_differ>(ir::name_of(type), ir::name_of(have)));
+        return rewrite::refuse(because<cause::operand_types_differ>(ir::name_of(type), ir::name_of(have)));
     }
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;

@@ -6,6 +6,7 @@
 //          other than the dequantize of a pair.
 //   Order  before merge-quantize, which runs after all other laws have come to rest.
 
+#include "base/causes/quant.h"
 #include "quant/codes.h"
 #include "quant/rules.h"
 
@@ -25,8 +26,8 @@ struct ViewBeforeQuantize final : rewrite::Rule {
     if (read_in_pairs(g, n)) return rewrite::no_match();
     if (fixed_by(g, grids, n.inputs[0], q)) return rewrite::no_match();
     if (!holds(type.dtype, q))
-      return rewrite::refuse(because<Cause::type_rounds_values>(ir::name_of(type.dtype), ir::to_string(q)));
-    if (!gives_back(q)) return rewrite::refuse(because<Cause::codes_do_not_come_back>(ir::to_string(q)));
+      return rewrite::refuse(because<cause::type_rounds_values>(ir::name_of(type.dtype), ir::to_string(q)));
+    if (!gives_back(q)) return rewrite::refuse(because<cause::codes_do_not_come_back>(ir::to_string(q)));
     const ir::ValueId view = g.add_quantizer(ir::Op::view, n.inputs[0], q, type, n.origin);
     g.node(id).inputs[0] = view;
     g.touch();

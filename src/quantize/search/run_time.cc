@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/causes/plan_candidates.h"
+#include "cpu/isa.h"
 #include "cpu/provider.h"
 #include "plan/plan.h"
 #include "plan/precision/node_times.h"
@@ -20,18 +24,21 @@ Result<plan::Planned> plan_with_reference(const onnx::Model& model, const plan::
   return plan::make_plan(model.graph, providers, options);
 }
 
-/// What the kernels for bfloat16 lack, which have it in their names; without such a kernel, what all of them say.
+/// What the processor lacks for the kernels that it keeps from the region; without such a kernel, what all of them say.
 std::string why_none(const Reasons& refused) {
   std::string all, own;
-  bool counts = false;
-  for (const Reason& reason : refused) {
-    const bool kernel = reason.cause == Cause::kernel_refused;
-    if (kernel) counts = std::get<std::string>(reason.values[0]).find("bf16") != std::string::npos;
+  for (auto at = refused.begin(); at != refused.end();) {
+    const auto next = std::find_if(at + 1, refused.end(), [](const Reason& r) { return r.cause == cause::kernel_refused; });
+    const Reasons of_kernel(at, next);  // its name first
     for (std::string* text : {&all, &own}) {
-      if (text == &own && !counts) continue;
-      *text += kernel ? fmt::format("{}{}:", text->empty() ? "" : "; ", std::get<std::string>(reason.values[0]))
-                      : " " + spelled({reason});
+      if (text == &own && !cpu::lacks_capability(of_kernel)) continue;
+      for (const Reason& reason : of_kernel) {
+        *text += reason.cause == cause::kernel_refused
+                     ? fmt::format("{}{}:", text->empty() ? "" : "; ", std::get<std::string>(reason.values[0]))
+                     : " " + spelled({reason});
+      }
     }
+    at = next;
   }
   return own.empty() ? all : own;
 }

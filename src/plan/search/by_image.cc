@@ -1,10 +1,14 @@
-#include "plan/candidates/by_image.h"
+#include "plan/search/by_image.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
+#include "base/causes/plan_candidates.h"
+#include "base/causes/plan_search.h"
+#include "plan/candidates/registry.h"
+#include "plan/effort.h"
 #include "plan/search/whole_runs.h"
 
 namespace octavo::plan {
@@ -36,33 +40,33 @@ class Divider {
 
   tl::expected<Graph, Reason> run() {
     const auto refuse = [](Reason why) { return tl::unexpected(std::move(why)); };
-    if (g_.inputs.empty()) return refuse(because<Cause::batch_without_input>());
+    if (g_.inputs.empty()) return refuse(because<cause::batch_without_input>());
     for (const ValueId v : g_.inputs) {
       Shape shape = g_.type(v).shape;
-      if (shape.empty()) return refuse(because<Cause::batch_input_without_dimensions>(g_.value(v).name));
+      if (shape.empty()) return refuse(because<cause::batch_input_without_dimensions>(g_.value(v).name));
       if (images_ == 0) images_ = shape[0];
-      if (shape[0] != images_) return refuse(because<Cause::batch_sizes_differ>(g_.value(v).name, shape[0], images_));
+      if (shape[0] != images_) return refuse(because<cause::batch_sizes_differ>(g_.value(v).name, shape[0], images_));
       shape[0] = 1;
       set(v, std::move(shape));
     }
-    if (images_ < 2) return refuse(because<Cause::batch_of_one>());
+    if (images_ < 2) return refuse(because<cause::batch_of_one>());
     for (const NodeId id : g_.order()) {
       Node& n = g_.node(id);
       const auto is_batched = [&](ValueId v) { return v != ir::kNone && batched(v); };
       if (n.op == Op::input || std::none_of(n.inputs.begin(), n.inputs.end(), is_batched)) continue;
       if (auto why = divide(n)) return refuse(*std::move(why));
       auto types = ir::infer(g_, n);
-      if (!types) return refuse(because<Cause::batch_not_inferred>(called(n), types.error().message));
+      if (!types) return refuse(because<cause::batch_not_inferred>(called(n), types.error().message));
       for (std::size_t k = 0; k < n.outputs.size(); ++k) {
         Shape shape = g_.type(n.outputs[k]).shape;
-        if (shape.empty() || shape[0] != images_) return refuse(because<Cause::batch_not_in_result>(called(n)));
+        if (shape.empty() || shape[0] != images_) return refuse(because<cause::batch_not_in_result>(called(n)));
         shape[0] = 1;
-        if ((*types)[k].shape != shape) return refuse(because<Cause::batch_result_changes>(called(n)));
+        if ((*types)[k].shape != shape) return refuse(because<cause::batch_result_changes>(called(n)));
         set(n.outputs[k], std::move(shape));
       }
     }
     for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
-      if (!batched(g_.outputs[i])) return refuse(because<Cause::batch_output_independent>(g_.output_names[i]));
+      if (!batched(g_.outputs[i])) return refuse(because<cause::batch_output_independent>(g_.output_names[i]));
     }
     return std::move(g_);
   }
@@ -77,9 +81,9 @@ class Divider {
 
   /// Only the first input holds images.
   [[nodiscard]] Refusal first_only(const Node& n) const {
-    if (!batched(n.inputs[0])) return because<Cause::batch_through_other_operand>(called(n));
+    if (!batched(n.inputs[0])) return because<cause::batch_through_other_operand>(called(n));
     for (std::size_t i = 1; i < n.inputs.size(); ++i) {
-      if (n.inputs[i] != ir::kNone && batched(n.inputs[i])) return because<Cause::batch_operand_differs>(called(n), i);
+      if (n.inputs[i] != ir::kNone && batched(n.inputs[i])) return because<cause::batch_operand_differs>(called(n), i);
     }
     return std::nullopt;
   }
@@ -89,17 +93,17 @@ class Divider {
     for (const ValueId v : n.inputs) {
       if (v == ir::kNone) continue;
       if (batched(v) ? shape(v).size() != rank : shape(v).size() == rank && shape(v)[0] != 1)
-        return because<Cause::batch_operand_mixed>(called(n), g_.value(v).name);
+        return because<cause::batch_operand_mixed>(called(n), g_.value(v).name);
     }
     const auto q = n.quantizer ? ir::collapse_axis(*n.quantizer) : ir::Quantizer{};  // equal scales are one scale
-    if (n.quantizer && !q.per_tensor() && q.axis == 0) return because<Cause::batch_scales_per_image>(called(n));
+    if (n.quantizer && !q.per_tensor() && q.axis == 0) return because<cause::batch_scales_per_image>(called(n));
     return std::nullopt;
   }
 
   [[nodiscard]] Refusal not_along_images(const Node& n, std::string_view key, std::int64_t fallback = 0) const {
     const std::int64_t axis = ir::get_int(n.attrs, key, fallback);
     if (axis != 0 && axis != -static_cast<std::int64_t>(shape(n.inputs[0]).size())) return std::nullopt;
-    return because<Cause::batch_axis_used>(called(n));
+    return because<cause::batch_axis_used>(called(n));
   }
 
   /// Entry i of an integer attribute, -1 where it has none.
@@ -126,12 +130,12 @@ class Divider {
       case Op::lrn:
       case Op::depth_to_space:
       case Op::space_to_depth: return first_only(n);
-      case Op::resize_nearest: return n.attrs.contains("index0") ? because<Cause::batch_repeated>(called(n)) : first_only(n);
+      case Op::resize_nearest: return n.attrs.contains("index0") ? because<cause::batch_repeated>(called(n)) : first_only(n);
       case Op::gemm: {
         if (auto why = first_only(n)) return why;
         const bool row_each =
             n.inputs.size() > 2 && n.inputs[2] != ir::kNone && shape(n.inputs[2]).size() == 2 && shape(n.inputs[2])[0] != 1;
-        return refuse_if(row_each, because<Cause::batch_bias_differs>(called(n)));
+        return refuse_if(row_each, because<cause::batch_bias_differs>(called(n)));
       }
       case Op::matmul: {
         const Shape &a = shape(n.inputs[0]), &b = shape(n.inputs[1]);
@@ -139,7 +143,7 @@ class Divider {
             (b.size() < a.size() || b[0] == 1 || a.size() == 2))
           return std::nullopt;
         const bool each = a.size() == b.size() && a.size() >= 3 && batched(n.inputs[0]) && batched(n.inputs[1]);
-        return refuse_if(!each, because<Cause::batch_not_a_matmul_dimension>(called(n)));
+        return refuse_if(!each, because<cause::batch_not_a_matmul_dimension>(called(n)));
       }
       case Op::reduce_mean:
       case Op::reduce_sum:
@@ -150,7 +154,7 @@ class Divider {
         const auto axes = ir::get_ints(n.attrs, "axes");
         const auto in = static_cast<std::int64_t>(shape(n.inputs[0]).size());
         const bool across = axes.empty() || std::any_of(axes.begin(), axes.end(), [&](auto a) { return a == 0 || a == -in; });
-        return across ? because<Cause::batch_reduced>(called(n)) : first_only(n);
+        return across ? because<cause::batch_reduced>(called(n)) : first_only(n);
       }
       case Op::softmax:
       case Op::log_softmax:
@@ -161,16 +165,16 @@ class Divider {
       case Op::concat: {
         if (auto why = not_along_images(n, "axis")) return why;
         const bool all = std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return batched(v); });
-        return refuse_if(!all, because<Cause::batch_part_from_elsewhere>(called(n)));
+        return refuse_if(!all, because<cause::batch_part_from_elsewhere>(called(n)));
       }
       case Op::gather: {
         auto why = not_along_images(n, "axis");
         return why ? why : first_only(n);
       }
-      case Op::transpose: return refuse_if(at(n, "perm", 0) != 0, because<Cause::batch_transposed>(called(n)));
+      case Op::transpose: return refuse_if(at(n, "perm", 0) != 0, because<cause::batch_transposed>(called(n)));
       case Op::slice: {
         if (at(n, "starts", 0) != 0 || at(n, "steps", 0, 1) != 1 || at(n, "ends", 0) != images_)
-          return because<Cause::batch_selected>(called(n));
+          return because<cause::batch_selected>(called(n));
         auto ends = ir::get_ints(n.attrs, "ends");
         ends[0] = 1;
         n.attrs["ends"] = std::move(ends);
@@ -178,17 +182,17 @@ class Divider {
       }
       case Op::pad: {
         return refuse_if(at(n, "pads", 0) != 0 || at(n, "pads", static_cast<std::size_t>(rank)) != 0,
-                         because<Cause::batch_padded>(called(n)));
+                         because<cause::batch_padded>(called(n)));
       }
-      case Op::tile: return refuse_if(at(n, "repeats", 0) != 1, because<Cause::batch_repeated>(called(n)));
+      case Op::tile: return refuse_if(at(n, "repeats", 0) != 1, because<cause::batch_repeated>(called(n)));
       case Op::reshape: {
         auto to = ir::get_ints(n.attrs, "shape");
-        if (to.empty() || to[0] != images_) return because<Cause::batch_reshaped>(called(n));
+        if (to.empty() || to[0] != images_) return because<cause::batch_reshaped>(called(n));
         to[0] = 1;
         n.attrs["shape"] = std::move(to);
         return std::nullopt;
       }
-      default: return because<Cause::batch_unknown_operator>(called(n));
+      default: return because<cause::batch_unknown_operator>(called(n));
     }
   }
 
@@ -215,13 +219,13 @@ void repeat(region::Plan& plan, std::int64_t images, int threads) {
 }
 
 Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned) {
-  if (context.options.effort < 2 || !context.enabled("by-image") || g.inputs.empty()) return {};
+  if (!effort_at(context.options.effort).compares_plans || !context.enabled(kByImage) || g.inputs.empty()) return {};
   if (planned.plan.devices.size() > 1) return {};  // image after image is how threads of the host share a batch
   const Shape& first = g.type(g.inputs[0]).shape;
   if (first.size() < 2 || first[0] < 2) return {};
   const std::int64_t images = first[0];
   region::Decision d;
-  d.choice = "by-image";
+  d.choice = kByImage;
   d.where = g.value(g.inputs[0]).name;
   d.candidates = {{"whole-batch", planned.seconds}, {"image-by-image"}};
   const auto leave = [&](Reason why) -> Status {
@@ -236,22 +240,22 @@ Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce&
   auto made = plan_once(std::move(*one), {context.providers, alone, context.costs, context.memo});
   if (!made) {
     if (made.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(made.error());
-    return leave(because<Cause::not_planned>(made.error().message));
+    return leave(because<cause::not_planned>(made.error().message));
   }
   repeat(made->plan, images, context.options.threads);
   const auto rounds = (images + made->plan.lanes - 1) / made->plan.lanes;
   double& seconds = d.candidates[1].seconds;
   seconds = made->seconds * static_cast<double>(rounds);
-  d.candidates[1].notes = {because<Cause::images_at_a_time>(images, made->plan.lanes)};
-  if (seconds >= kForecast * planned.seconds) return leave(because<Cause::dearer_by_parts>(kForecastPercent));
+  d.candidates[1].notes = {because<cause::images_at_a_time>(images, made->plan.lanes)};
+  if (seconds >= kForecast * planned.seconds) return leave(because<cause::dearer_by_parts>(kForecastPercent));
   OCTAVO_TRY(const auto times, run_in_turn(planned.plan, made->plan, context));
-  if (times && !times->faster()) return leave(because<Cause::not_faster_in_whole_runs>(kWholePercent, times->other, times->base));
-  if (!times && seconds >= kPart * planned.seconds) return leave(because<Cause::not_cheaper>(kPartPercent));
+  if (times && !times->faster()) return leave(because<cause::not_faster_in_whole_runs>(kWholePercent, times->other, times->base));
+  if (!times && seconds >= kPart * planned.seconds) return leave(because<cause::not_cheaper>(kPartPercent));
   if (times) d.candidates[0].seconds = times->base, seconds = times->other;
   d.chosen = 1;
   planned = std::move(*made);
   planned.seconds = seconds;
-  return leave(times ? because<Cause::faster_in_whole_runs>(kWholePercent) : because<Cause::cheapest>(kPartPercent));
+  return leave(times ? because<cause::faster_in_whole_runs>(kWholePercent) : because<cause::cheapest>(kPartPercent));
 }
 
 }  // namespace octavo::plan

@@ -22,8 +22,8 @@ namespace octavo::plan {
 void repeat(region::Plan& plan, std::int64_t images, int threads);
 
 /// Keeps `planned` or puts the plan by images in its place, whichever is faster: first by the sum of regions' prices, then, where
-/// the costs can run plans, by whole runs, which must be faster by more than 1 %. Adds a Decision. Nothing happens at efforts 0 and
-/// 1, with one image, or where the choice is disabled.
+/// the costs can run plans, by whole runs, which must be faster by more than 1 %. Adds a Decision. Nothing happens where the
+/// effort compares no plans, with one image, or where the choice is disabled.
 [[nodiscard]] Status choose_images(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned);
 
 }  // namespace octavo::plan

@@ -1,4 +1,4 @@
-#include "plan/regions/lower.h"
+#include "plan/lowering/lower.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/candidates/narrow.h"
+#include "base/causes/plan_layout.h"
+#include "base/causes/plan_regions.h"
 #include "plan/layout/layout.h"
-#include "plan/regions/anchor.h"
+#include "plan/lowering/anchor.h"
 #include "plan/regions/epilogue.h"
+#include "plan/regions/narrow_marks.h"
 #include "region/store_results.h"
 #include "region/tensor_ref.h"
 
@@ -109,7 +111,7 @@ class Lowerer {
     to.offset = 0;
     to.buffer = placement_.add_arena(tensor_bytes(r), g_.value(v).name + " (NHWC)");
     to.strides = channel_last(r.dims);
-    emit_copy(r, to, v, v, because<Cause::reader_needs_channels_last>(g_.value(v).name, r.strides[1]), {});
+    emit_copy(r, to, v, v, because<cause::reader_needs_channels_last>(g_.value(v).name, r.strides[1]), {});
     return converted_[{v, repr}] = to;
   }
 
@@ -279,19 +281,19 @@ class Lowerer {
     std::vector<std::string> members;
     for (const NodeId id : group.nodes) members.emplace_back(ir::name_of(g_.node(id).op));
     if (group.anchor == ir::kNone) {
-      region.reasons.push_back(because<Cause::pointwise_pass>(members));
+      region.reasons.push_back(because<cause::pointwise_pass>(members));
       add(region.reasons, grouping_.notes[static_cast<std::size_t>(group.nodes.front())]);
       const bool all_codes =
           std::all_of(stage.stores.begin(), stage.stores.end(), [](const TensorRef& r) { return ir::is_int8(r.dtype); });
       if (all_codes)
         region.precision = std::any_of(stage.operands.begin(), stage.operands.end(),
-                                       [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && o.ref.value != ""; })
+                                       [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && !o.ref.value.empty(); })
                                ? region::Work::quantize
                                : region::Work::int8;
       if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
         region.precision = region::Work::narrow;
     } else if (!members.empty()) {
-      region.reasons.push_back(because<Cause::epilogue_fused>(members));
+      region.reasons.push_back(because<cause::epilogue_fused>(members));
     }
   }
 

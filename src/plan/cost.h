@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -12,10 +13,20 @@
 
 namespace octavo::plan {
 
+/// Where the time of a tactic comes from.
+enum class TimeSource { none, estimate, measured, cache };
+
 struct TacticTime {
   double seconds = -1;  ///< -1: this tactic was not priced (refused, or left out at this effort)
-  std::string source;   ///< "estimate", "measured", "cache", "pinned"
+  TimeSource source = TimeSource::none;
 };
+
+/// Where the times of a plan come from.
+enum class CostSource { estimates, measured };
+/// As region::Plan::cost_source says it.
+[[nodiscard]] inline std::string_view name_of(CostSource source) {
+  return source == CostSource::estimates ? "estimates" : "measured";
+}
 
 class Costs {
  public:
@@ -41,8 +52,7 @@ class Costs {
   [[nodiscard]] virtual bool wants_notice() const { return false; }
   /// The regions of this plan, some of them new, will be priced; `last`: no more plans follow, and this one is empty.
   virtual void notice(const region::Plan&, bool /*last*/) {}
-  /// "estimates" or "measured".
-  [[nodiscard]] virtual std::string_view source() const = 0;
+  [[nodiscard]] virtual CostSource source() const = 0;
 };
 
 /// The providers' estimates (Offer::cost). Stateless.
@@ -50,7 +60,7 @@ class Estimates final : public Costs {
  public:
   [[nodiscard]] Result<std::vector<TacticTime>> price(const region::Region&, const region::Plan&,
                                                       const std::vector<region::Offer>& offers) override;
-  [[nodiscard]] std::string_view source() const override { return "estimates"; }
+  [[nodiscard]] CostSource source() const override { return CostSource::estimates; }
 };
 
 }  // namespace octavo::plan

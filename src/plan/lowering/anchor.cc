@@ -1,12 +1,14 @@
-#include "plan/regions/anchor.h"
+#include "plan/lowering/anchor.h"
 
 #include <algorithm>
 #include <optional>
 
+#include "base/causes/ir.h"
+#include "base/causes/plan_regions.h"
 #include "base/half.h"
-#include "plan/candidates/narrow.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/place.h"
+#include "plan/regions/narrow_marks.h"
 
 namespace octavo::plan {
 namespace {
@@ -106,7 +108,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
     builder.set_acc_float(n.outputs[0]);
     builder.may_be_nan = true;
     region.precision = ir::DType::f32;
-    region.reasons.push_back(because<Cause::weights_at_run_time>(g.value(n.inputs[1]).name));
+    region.reasons.push_back(because<cause::weights_at_run_time>(g.value(n.inputs[1]).name));
     return {};
   }
   ir::Tensor weights;
@@ -132,15 +134,15 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
     region.precision = region::Work::int8;
     const std::string_view scales = kind.w.per_tensor() ? "per tensor" : "per channel";
     region.reasons.push_back(
-        kind.x.per_tensor() ? because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::name_of(kind.w.type), scales)
-                            : because<Cause::integer_anchor_per_channel_input>(kind.x.entries(), ir::name_of(kind.w.type), scales));
+        kind.x.per_tensor() ? because<cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::name_of(kind.w.type), scales)
+                            : because<cause::integer_anchor_per_channel_input>(kind.x.entries(), ir::name_of(kind.w.type), scales));
   } else {
     builder.set_acc_float_bias(n);
     builder.may_be_nan = true;
     region.precision = narrow              ? region::Precision(ir::DType::bf16)
                        : may_tf32(n.attrs) ? region::Work::tf32
                                            : region::Precision(ir::DType::f32);
-    add(region.reasons, narrow ? because<Cause::bfloat16_anchor>() : kind.why_float);
+    add(region.reasons, narrow ? because<cause::bfloat16_anchor>() : kind.why_float);
   }
   if (narrow || kind.integer) compute_exactly(stage.anchor.facts);
   return {};
@@ -172,7 +174,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
   stage.anchor.integer = true;
   builder.set_acc_product(n.outputs[0], kind.unit(0, 1));
   region.precision = region::Work::int8;
-  region.reasons.push_back(because<Cause::integer_product>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w))));
+  region.reasons.push_back(because<cause::integer_product>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w))));
   return {};
 }
 
@@ -190,7 +192,7 @@ Status lower_narrow_product(const Graph& g, const Node& n, const AnchorReader& r
   builder.set_acc_float(n.outputs[0]);
   builder.may_be_nan = true;
   region.precision = ir::DType::bf16;
-  region.reasons.push_back(because<Cause::bfloat16_product>());
+  region.reasons.push_back(because<cause::bfloat16_product>());
   return {};
 }
 
@@ -232,11 +234,11 @@ ir::Tensor window_counts(const Graph& g, const Node& n, const ir::Window& w) {
 
 /// Why an operator without weights reads values and not codes.
 Reason why_not_on_codes(const Graph& g, const Node& n, const std::optional<ir::Quantizer>& input, const std::string& precision) {
-  if (ir::has_trait(n.op, ir::kMove)) return because<Cause::input_off_kept_grid>(precision, ir::name_of(n.op));
+  if (ir::has_trait(n.op, ir::kMove)) return because<cause::input_off_kept_grid>(precision, ir::name_of(n.op));
   const bool sums = n.op == Op::avg_pool || n.op == Op::reduce_mean || n.op == Op::reduce_sum;
-  if (sums && !input) return because<Cause::input_not_quantized>(g.value(n.inputs[0]).name);
-  if (sums && !input->per_tensor()) return because<Cause::input_per_axis>(g.value(n.inputs[0]).name, input->entries());
-  return because<Cause::no_integer_form>(ir::name_of(n.op));  // softmax, norms, sums over channels
+  if (sums && !input) return because<cause::input_not_quantized>(g.value(n.inputs[0]).name);
+  if (sums && !input->per_tensor()) return because<cause::input_per_axis>(g.value(n.inputs[0]).name, input->entries());
+  return because<cause::no_integer_form>(ir::name_of(n.op));  // softmax, norms, sums over channels
 }
 
 }  // namespace
@@ -281,18 +283,18 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   if (n.op == Op::matmul && may_tf32(n.attrs)) region.precision = region::Work::tf32;
   if (codes && n.op == Op::avg_pool) {
     builder.set_acc_sum(n, *q, window_counts(g, n, stage.anchor.as<ir::Window>()));
-    region.reasons.push_back(because<Cause::exact_integer_sum>());
+    region.reasons.push_back(because<cause::exact_integer_sum>());
   } else if (codes && (n.op == Op::reduce_mean || n.op == Op::reduce_sum)) {
     const std::int64_t window =
         ir::count(g.type(n.inputs[0]).shape) / std::max<std::int64_t>(1, ir::count(g.type(n.outputs[0]).shape));
     const float divisor = n.op == Op::reduce_mean ? static_cast<float>(window) : 1.0F;  // dividing by 1 changes nothing
     builder.set_acc_sum(n, *q, ir::Tensor::scalar<float>(divisor));
-    region.reasons.push_back(because<Cause::exact_integer_sum>());
+    region.reasons.push_back(because<cause::exact_integer_sum>());
   } else if (codes) {
     if (auto* pad = std::get_if<ir::Pad>(&stage.anchor.facts); pad != nullptr && pad->mode == ir::PadMode::constant)
       pad->value_code = ir::quantize_one(static_cast<float>(pad->value), q->scale[0], q->zero_point[0], 0, 255, q->arith);
     builder.set_acc_codes(n.outputs[0], *q);
-    region.reasons.push_back(because<Cause::codes_moved>(ir::name_of(n.op)));
+    region.reasons.push_back(because<cause::codes_moved>(ir::name_of(n.op)));
   } else {
     region.reasons.push_back(why_float ? *why_float : why_not_on_codes(g, n, q, to_string(region.precision)));
     if (n.outputs.size() == 1 && g.type(n.outputs[0]).dtype == ir::DType::f32) {
