@@ -165,7 +165,7 @@ Command add_advise(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
-                 "Write the model with the changes that pay: pairs dropped, added, moved, or shared with more readers")
+                 "Write the model with the changes that save time: pairs dropped, added, moved, or shared with more readers")
       ->type_name("FILE");
   app.add_option(
          "--ranges", o->ranges,

@@ -219,10 +219,9 @@ Command add_build(CLI::App& app) {
          "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is first "
          "quantized on them, as octavo quantize does by default. For other models, build prints the signal to noise on them")
       ->type_name("PATH");
-  app.add_flag(
-      "--no-model", o->no_model,
-      "Leave the ONNX model out of the engine file, which is smaller by it: an Octavo of a later version then cannot rebuild the "
-      "engine (octavo rebuild)");
+  app.add_flag("--no-model", o->no_model,
+               "Leave the ONNX model out of the engine file. The file is smaller, but a later version of Octavo cannot rebuild it "
+               "(octavo rebuild)");
   app.add_option(
          "--sign", o->sign,
          "Sign the engine file with this private Ed25519 key, for --verify; make one: openssl genpkey -algorithm ed25519 -out "

@@ -146,11 +146,10 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                ->delimiter(',')
                ->allow_extra_args(false)
                ->type_name("RULE"));
-  of_build(app.add_option(
-                  "--force", o.build.plan.forced,
-                  fmt::format("Choices for which the planner takes the alternative to the default wherever that is possible, even "
-                              "if it is slower: {} (docs/rules.md)",
-                              fmt::join(plan::forceable_choices(), ", ")))
+  of_build(app.add_option("--force", o.build.plan.forced,
+                          fmt::format("Choices for which the planner takes the alternative to the default where possible, even "
+                                      "if it is slower: {} (docs/rules.md)",
+                                      fmt::join(plan::forceable_choices(), ", ")))
                ->delimiter(',')
                ->allow_extra_args(false)
                ->type_name("CHOICE"));
@@ -172,10 +171,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                ->type_name("FILE"));
   of_build(app.add_option_function<std::string>(
                   "--qdq", [&o](const std::string& qdq) { o.build.plan.permit_pairs = qdq == "permit"; },
-                  "Meaning of the model's Q/DQ pairs. demand (default): every pair rounds where it stands. permit: pairs on "
-                  "activations may "
-                  "be left out where that makes "
-                  "the model faster; results change (docs/implicit.md)")
+                  "Meaning of the model's Q/DQ pairs. demand (default): every pair rounds at its place. permit: pairs on "
+                  "activations may be left out if that makes the model faster; results change (docs/implicit.md)")
                ->check(CLI::IsMember({"demand", "permit"}))
                ->type_name("demand|permit"));
   of_build(app.add_option("--precision,--layerPrecisions", o.precision,
@@ -197,9 +194,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                            "Load an engine file only if it is signed with this public Ed25519 key (octavo build --sign signs)")
                 ->type_name("PUBLIC.pem"));
     of_file(app.add_option("--code", o.code,
-                           "file (default): the machine code in an engine file for a GPU runs as it is; rebuild: it is not used, "
-                           "the kernels are "
-                           "compiled anew from the plan (docs/hostile.md)")
+                           "file (default): run the machine code in an engine file for a GPU; rebuild: do not use it, and compile "
+                           "the kernels again from the plan (docs/hostile.md)")
                 ->check(CLI::IsMember({"file", "rebuild"}))
                 ->type_name("file|rebuild"));
     of_file(app.add_flag("--no-upgrade", o.no_upgrade,
