@@ -111,28 +111,25 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
 Status check_options(const Options& o) {
   const bool compares = !o.compare.other.empty() || !o.compare.against.empty();
   if (o.tolerance && !compares) {
-    return fail(
-        ErrorKind::usage,
-        "--rtol, --atol: are for two models\n  octavo check A B, or octavo check MODEL --against onnxruntime; the reference judges "
-        "codes bit for bit");
+    return fail(ErrorKind::usage,
+                "--rtol, --atol: are for two models\n  octavo check A B, or octavo check MODEL --against onnxruntime; the "
+                "reference compares codes bit for bit");
   }
   if (compares && (o.from_model || !o.picture.empty())) {
     return fail(ErrorKind::usage,
-                fmt::format("{}: is for one model, which the reference judges\n  leave it out, or the second model",
+                fmt::format("{}: is for one model, which is compared with the reference\n  leave it out, or the second model",
                             o.from_model ? "--from-model" : "--picture"));
   }
   if (o.from_model &&
       (!o.model.calibration.empty() || o.model.build.plan.permit_pairs || !o.model.allow.empty() || !o.model.precision.empty())) {
     return fail(ErrorKind::usage,
                 "--from-model: the model itself does not round where --calibration, --qdq permit, --precision and --allow permit "
-                "it\n  without "
-                "--from-model the plan is judged as it was made");
+                "it\n  without --from-model, the plan is compared as it was made");
   }
   if (!o.data.empty() && !o.input.inputs.empty())
-    return fail(ErrorKind::usage,
-                "--input and --data: one of the two says what the model runs on\n  --data looks at accuracy as well");
+    return fail(ErrorKind::usage, "--input and --data: give one of the two\n  --data also reports the accuracy");
   if (!o.picture.empty() && o.data.empty())
-    return fail(ErrorKind::usage, "--picture shows what data make of the tensors\n  give --data as well");
+    return fail(ErrorKind::usage, "--picture shows the error of tensors on data\n  give --data as well");
   return {};
 }
 

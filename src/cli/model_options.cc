@@ -50,13 +50,14 @@ std::string without_model(const ModelOptions& o, const CLI::Option& option, cons
     }
   }
   if (plan == o.path)
-    return fmt::format("it is about building, and \"{}\" is a plan\n  give the ONNX model, or leave it out", plan);
+    return fmt::format("it applies to builds, and \"{}\" is a plan\n  give the ONNX model, or leave it out", plan);
   if (option.check_lname("optShapes"))
-    return fmt::format("it is about building, and \"{}\" is an engine, already built\n  the shapes of a run: --shapes {}", o.path,
-                       fmt::join(option.results(), " "));
+    return fmt::format("it applies to builds, and \"{}\" is an engine, which is already built\n  the shapes of a run: --shapes {}",
+                       o.path, fmt::join(option.results(), " "));
   return fmt::format(
-      "it is about building, and \"{0}\" is an engine, already built\n  build it again: octavo build MODEL.onnx -o {0} {1}", o.path,
-      given);
+      "it applies to builds, and \"{0}\" is an engine, which is already built\n  build it again: octavo build MODEL.onnx -o {0} "
+      "{1}",
+      o.path, given);
 }
 
 /// Of an option about engine files: why there is none.
@@ -66,7 +67,7 @@ std::string without_engine(const ModelOptions& o) {
   for (const std::string& file : files) {
     if (is_engine_file(file) || !std::filesystem::is_regular_file(file, ignored)) return "";
   }
-  return files.empty() ? "" : fmt::format("it is about engine files, and \"{}\" is none\n  leave it out", o.path);
+  return files.empty() ? "" : fmt::format("it applies to engine files, and \"{}\" is none\n  leave it out", o.path);
 }
 
 /// --device: an engine runs where it was built for.

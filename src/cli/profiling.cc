@@ -67,7 +67,8 @@ void add_profile_options(CLI::App& app, ProfileOptions& o) {
           ->check(CLI::IsMember({"detailed", "layer_names_only", "none"}))
           ->type_name("LEVEL"),
       [&o](const std::string&) {
-        return o.layers.empty() && !o.dump_layers ? "it is about --exportLayerInfo and --dumpLayerInfo, and neither is given" : "";
+        return o.layers.empty() && !o.dump_layers ? "it applies to --exportLayerInfo and --dumpLayerInfo, and neither is given"
+                                                  : "";
       });
 }
 

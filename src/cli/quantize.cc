@@ -70,7 +70,7 @@ Status take_types(const Options& o, const api::PipelineOptions& build, Form form
   if (!q.bound.given()) {
     if (engine) return {};
     return fail(ErrorKind::usage,
-                fmt::format("--allow {}: says what layers may go back to until a bound holds, and none is given\n  "
+                fmt::format("--allow {}: lists the types that layers may return to until a bound holds, and no bound is given\n  "
                             "give --min-sqnr or --max-drop",
                             fmt::join(o.model.allow, ",")));
   }
@@ -143,8 +143,9 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
     }
   }
   if (q.bound.given() && !q.pairs) {
-    return fail(ErrorKind::usage, fmt::format("--{}: a table cannot say that a layer stays float\n  write a model: -o model.q.onnx",
-                                              o.min_sqnr ? "min-sqnr" : "max-drop"));
+    return fail(ErrorKind::usage,
+                fmt::format("--{}: a table cannot express that a layer stays float\n  write a model: -o model.q.onnx",
+                            o.min_sqnr ? "min-sqnr" : "max-drop"));
   }
   OCTAVO_CHECK(take_types(o, build, form, q));
   if (!o.curve.empty() && !q.bound.given())
@@ -350,7 +351,7 @@ Command add_quantize(CLI::App& app) {
     building.erase(shapes);  // of the network itself
   not_these(
       app, [form] { return form() != Form::engine; }, building,
-      "it is about an engine, and -o names none\n  write an engine: -o model.octavo, or give the option to octavo build");
+      "it applies to engines, and -o names no engine\n  write an engine: -o model.octavo, or give the option to octavo build");
   const auto fits = [o = o.get(), form] { return form() == Form::pairs || form() == Form::engine || !o->float_model.empty(); };
   not_these(
       app, [fits] { return !fits(); },
@@ -358,7 +359,7 @@ Command add_quantize(CLI::App& app) {
       "ranges alone have no place for weights and biases\n  write a model: -o model.q.onnx, or give --float-model FILE as well");
   not_these(
       app, [form] { return form() != Form::table; }, {"--header"},
-      "it is the first line of a table, and -o names none\n  leave it out");
+      "it is the first line of a table, and -o names no table\n  leave it out");
   not_these(
       app, [o = o.get()] { return o->method != "percentile"; }, {"--percentile"},
       "it belongs to another method\n  give --method percentile as well");

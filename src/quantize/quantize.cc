@@ -348,10 +348,10 @@ class Run {
         r.nearest = decibel(made_.fits[l].signal, made_.fits[l].nearest);
         r.fitted = decibel(made_.fits[l].signal, made_.fits[l].fitted);
         if (!made_.fits[l].learned && options_.fit.learned_rounding)
-          r.not_fitted = "rounding to nearest is as good, or its data do not tell";
+          r.not_fitted = "rounding to nearest is as good, or the data do not decide";
       } else if (r.not_fitted.empty() && r.int8) {
         r.not_fitted = !rows_.empty() && rows_[l].count < kLeastRows
-                           ? fmt::format("its data were seen {} times only", rows_[l].count)
+                           ? fmt::format("only {} rows of its data were seen", rows_[l].count)
                        : inputs_.layers[l].shared ? "its weights are shared"
                                                   : "its input is not observed";
       }
@@ -430,8 +430,8 @@ class Run {
   [[nodiscard]] std::string why_float(std::size_t l) const {
     if (const auto at = made_.lossy.find(inputs_.layers[l].node); at != made_.lossy.end()) {
       return fmt::format(
-          "its results keep {:.1f} dB when it alone is rounded, below {:g} dB (--min-layer-sqnr), which costs the outputs {:.1f} "
-          "dB",
+          "when only this layer is rounded, its results have {:.1f} dB, below {:g} dB (--min-layer-sqnr), and the outputs lose "
+          "{:.1f} dB",
           at->second.kept, options_.least_layer_sqnr, at->second.cost);
     }
     if (const auto at = made_.dropped.find(input_name(l)); at != made_.dropped.end())
@@ -497,7 +497,7 @@ class Run {
       const auto at = std::find_if(made_.out.search->layers.begin(), made_.out.search->layers.end(),
                                    [&](const Sensitivity& s) { return s.node == l.node; });
       l.bfloat16 = at->type == "bfloat16";
-      l.why_float = fmt::format("{} for the bound: alone in int8 it leaves {:.1f} dB at the outputs",
+      l.why_float = fmt::format("{} to keep the bound: with only this layer in int8, the outputs have {:.1f} dB",
                                 l.bfloat16 ? "bfloat16" : "kept", at->sqnr);
       if (at->sqnr_bfloat16) l.why_float += fmt::format(", alone in bfloat16 {:.1f} dB", *at->sqnr_bfloat16);
     }
@@ -584,16 +584,15 @@ Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& fo
     OCTAVO_TRY(out.gains, gains_of(options, [&](const Options& o) { return Run(bytes, folder, data, o).run(); }));
   }
   if (few) {
-    out.warnings.push_back(
-        fmt::format("{} sample{}: biases are not corrected, which takes at least {}: the shift of so few does not hold "
-                    "for others",
-                    data.size(), data.size() == 1 ? "" : "s", kForSamples));
+    out.warnings.push_back(fmt::format(
+        "{} sample{}: biases are not corrected, because the shift that fewer than {} samples show does not hold for other data",
+        data.size(), data.size() == 1 ? "" : "s", kForSamples));
   }
   if (few_for_best) {
-    out.warnings.push_back(fmt::format(
-        "{} sample{}: ranges are those with the least squared error (mse), because what layers make of fewer than {} does not "
-        "hold for others",
-        data.size(), data.size() == 1 ? "" : "s", kForSamples));
+    out.warnings.push_back(
+        fmt::format("{} sample{}: ranges are those with the least squared error (mse), because results of layers on fewer than {} "
+                    "samples do not hold for other data",
+                    data.size(), data.size() == 1 ? "" : "s", kForSamples));
   }
   return out;
 }

@@ -76,7 +76,7 @@ def test_errors(tmp_path):
         assert text in octavo("build", FP32, *COMMON, "-o", engine, *extra, code=2)
         assert not engine.exists()
     octavo("build", FP32, *COMMON, "-o", engine)
-    assert "has no effect: it is about building" in octavo("bench", engine, "--max-error", 0.1, code=2)
+    assert "has no effect: it applies to builds" in octavo("bench", engine, "--max-error", 0.1, code=2)
 
 
 @pytest.mark.parametrize("network", ["bert_like", "vit_like"])

@@ -260,7 +260,7 @@ def test_an_option_of_trtexec_with_a_slip():
 def test_pictures_without_preprocessing_are_pointed_out_where_data_are_read(tmp_path):
     for args in (["eval", FP32, QDQ], ["quantize", FP32, "-o", tmp_path / "x.onnx"]):
         plain = octavo(*args, "--data", IMAGES, both=True)
-        assert 'warning: no preprocessing is named: pixels go into "image" as 0 to 255' in plain
+        assert 'warning: no preprocessing is given: pixels go into "image" as 0 to 255' in plain
         assert "no preprocessing" not in octavo(*args, "--data", IMAGES, "--scale", "1/255", both=True)
 
 

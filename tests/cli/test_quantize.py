@@ -164,7 +164,7 @@ def test_a_text_file_in_the_folder_is_named_and_left_out(made, tmp_path):
 def test_black_pictures_and_single_ones_are_named(tmp_path):
     Image.new("L", (16, 16)).save(tmp_path / "black.png")
     done = quantize(tmp_path / "r.cache", data=tmp_path / "black.png", code=0)
-    assert "black.png is 0 everywhere" in done.stderr and "one sample is little" in done.stderr
+    assert "black.png is 0 everywhere" in done.stderr and "there is only one sample" in done.stderr
 
 
 @pytest.mark.parametrize(("make", "code", "text"), [
@@ -315,14 +315,14 @@ def test_layers_seen_in_few_rows_are_not_fitted(tmp_path):
         for k in range(20 if folder == many else 0):
             np.save(folder / f"{k}.npy", np.random.default_rng(k).random((1, 1, 16, 16), np.float32))
         done = quantize(tmp_path / "q.onnx", "--no-equalization", "--no-measure", "--report", tmp_path / f"{folder.name}.json", data=folder)
-        assert ("3 samples: biases are not corrected, which takes at least 8" in done.stderr) == (folder == few)
+        assert ("3 samples: biases are not corrected, because the shift that fewer than 8 samples show" in done.stderr) == (folder == few)
         assert ("3 samples: ranges are those with the least squared error (mse)" in done.stderr) == (folder == few)
         methods = {tensor["method"] for tensor in json.loads((tmp_path / f"{folder.name}.json").read_text())["tensors"]}
         assert (methods == {"mse"}) == (folder == few), methods
         corrected = any("_corrected" in t.name for t in onnx.load(tmp_path / "q.onnx").graph.initializer)
         assert corrected == (folder == many)
     gemm = [[layer for layer in json.loads((tmp_path / f"{n}.json").read_text())["layers"] if layer["op"] in ("Gemm", "MatMul")] for n in ("few", "many")]
-    assert gemm[0] and all(layer["not_fitted"] == "its data were seen 3 times only" for layer in gemm[0])
+    assert gemm[0] and all(layer["not_fitted"] == "only 3 rows of its data were seen" for layer in gemm[0])
     assert all("seen" not in layer.get("not_fitted", "") for layer in gemm[1])
 
 
@@ -411,7 +411,7 @@ def test_types_that_no_search_can_give_are_refused(tmp_path):
 
 def test_a_search_that_cannot_be_is_refused(tmp_path):
     assert "needs the right classes" in quantize(tmp_path / "q.onnx", "--max-drop", "1%", code=2).stderr
-    assert "a table cannot say that a layer stays float" in quantize(tmp_path / "r.cache", "--min-sqnr", 20, code=2).stderr
+    assert "a table cannot express that a layer stays float" in quantize(tmp_path / "r.cache", "--min-sqnr", 20, code=2).stderr
     assert "give a share" in quantize(tmp_path / "q.onnx", "--max-drop", "lots", code=2).stderr
     assert "the curve comes from the search" in quantize(tmp_path / "q.onnx", "--curve", tmp_path / "c.svg", code=2).stderr
     assert "belongs to a table" in quantize(tmp_path / "q.onnx", "--float-model", tmp_path / "f.onnx", code=2).stderr
@@ -538,7 +538,7 @@ def test_check_on_data_refuses_what_says_nothing(made, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.float32))
     both = ("check", FP32, "--input", tmp_path / "x.npy", "--data", PICTURES)
     assert "--input and --data" in run(*both, code=2).stderr
-    assert "--picture shows what data make" in run("check", FP32, "--picture", tmp_path / "p.svg", code=2).stderr
+    assert "--picture shows the error of tensors" in run("check", FP32, "--picture", tmp_path / "p.svg", code=2).stderr
     assert "no such file or folder" in run("check", FP32, "--data", tmp_path / "none", "--effort", 0, code=7).stderr
     assert "no such file or folder" in run("build", FP32, "--data", tmp_path / "none", "--effort", 0, "-o", tmp_path / "m.octavo", code=7).stderr
     assert not (tmp_path / "m.octavo").exists() and not (tmp_path / "p.svg").exists()
@@ -584,7 +584,7 @@ def test_doctor_says_which_layer_of_an_implicit_model_to_keep_float(tmp_path):
         run("eval", model, "--calibration", table, "--data", PICTURES, *RECIPE, *rule, "--json", tmp_path / "e.json")
         sqnr.append(json.loads((tmp_path / "e.json").read_text())["models"][1]["sqnr_db"])
     assert sqnr[1] > sqnr[0] + 15, sqnr
-    assert "there is nothing to look at on data" in run("doctor", model, "--data", PICTURES, *RECIPE, code=2).stderr
+    assert "there is nothing to measure on data" in run("doctor", model, "--data", PICTURES, *RECIPE, code=2).stderr
 
 
 def test_unlike_parts_of_an_output_keep_their_own_ranges(tmp_path):
