@@ -38,7 +38,7 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-/// A region on the GPU. `text` does not begin with the prelude (device functions that every text may use: cuda/prelude.h), which is
+/// A region on the GPU. `text` does not begin with the prelude (device functions that every text may use: cuda/prelude.inc), which is
 /// put in front when it is compiled. Equal texts are compiled once, so no name of a region, buffer or tensor is part of a text.
 struct KernelText {
   std::string text;

@@ -37,7 +37,7 @@ class ModelSource {
 /// What an engine is beside its plan.
 struct Origin {
   std::shared_ptr<const ModelSource> model;  ///< null: not kept
-  std::string build;                         ///< JSON: the options (api/rebuild.h)
+  std::string build;                         ///< JSON: the options (build_text of api/load.h)
   Notes notes;                               ///< Engine::notes
   std::string about;                         ///< Engine::about
 };

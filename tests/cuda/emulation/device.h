@@ -1,5 +1,5 @@
 // CUDA C++ as the host compiler understands it: put in front of the text of kernels, together with the host's form of the functions
-// that every text may use (cuda/prelude.h). The text is compiled with -fsanitize=thread, but linked without its library: the
+// that every text may use (cuda/prelude.inc). The text is compiled with -fsanitize=thread, but linked without its library: the
 // __tsan_* calls that the compiler puts before each access of memory come here and go to the emulation's checks.
 #pragma once
 
