@@ -13,9 +13,9 @@
 
 namespace octavo::plan {
 
-/// Tactics are timed a region at a time; beside each other they need not be the fastest. From effort 2 on, where `costs` can run
+/// Tactics are timed one region at a time, so they may not be the fastest together. From effort 2 on, if `costs` can run
 /// plans and no tactic is pinned, the plan of effort 0 runs in turn with `planned` and takes its place if it is faster by more than
-/// 0.5 %; a Decision "tactics" then says so with both times. Cost: one more plan, and a comparison that the costs remember. Errors:
+/// 0.5 %; a Decision "tactics" then records both times. Cost: one more plan, and a comparison that the costs remember. Errors:
 /// those of the parts.
 [[nodiscard]] Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned);
 
