@@ -39,7 +39,7 @@ struct ImportOptions {
   bool round_to_scale_type = true;
 };
 
-/// What the file says of itself: nothing here changes what is computed.
+/// The metadata of the file. It does not affect the computation.
 struct Description {
   std::string producer, graph_name, domain, description, graph_description;
   std::int64_t version = 0;                     ///< model_version
@@ -81,13 +81,13 @@ struct Model {
 /// twice; nodes of functions and branches are "call/node").
 ///
 /// Errors: io, the file. bad_model: corrupt, contradictory, cyclic, missing data. usage: shapes that are missing or do not
-/// fit. unsupported: one text that lists every node not covered (the first ten and the count) with its place, its inputs
+/// fit. unsupported: one text that lists every unsupported node (the first ten and the count) with its place, its inputs
 /// and what can be done. External data is read from the folder of the file and nowhere else.
 [[nodiscard]] Result<Model> import_file(const std::string& path, const ImportOptions& options = {});
 [[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {},
                                          const std::string& base_dir = "");
 
-/// What import refuses whatever the shapes are: damaged files, opsets and operators that are not covered (one text that lists them
+/// Checks for errors that do not depend on shapes: damaged files, unsupported opsets and operators (one text that lists them
 /// all). A file that passes may still be refused once shapes are known.
 [[nodiscard]] Status check_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {});
 
@@ -97,7 +97,7 @@ struct Model {
 /// The same for the outputs, as far as the file declares their types.
 [[nodiscard]] Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes);
 
-/// What the file says of itself, without lowering anything.
+/// The metadata of the file, without lowering anything.
 [[nodiscard]] Result<Description> description_of(std::span<const std::byte> bytes);
 
 /// The oldest and newest opset of the default domain that import accepts.

@@ -20,7 +20,7 @@ struct GraphNodes {
   std::vector<std::string> inputs, outputs;  ///< of the network; initializers that are also listed as inputs are none
 };
 
-/// Of the main graph: what functions and subgraphs hold inside is not looked at. Errors: those of reading the file.
+/// The nodes of the main graph, without the insides of functions and subgraphs. Errors: those of reading the file.
 [[nodiscard]] Result<GraphNodes> nodes_of_file(const std::string& path);
 /// `name`: how errors call the model.
 [[nodiscard]] Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> model, const std::string& name);

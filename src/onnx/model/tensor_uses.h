@@ -21,7 +21,7 @@ struct TensorUses {
   bool output = false;  ///< an output of the network
 };
 
-/// Of the main graph: what functions and subgraphs make inside is not looked at. Errors: those of reading the file.
+/// The uses in the main graph, without the insides of functions and subgraphs. Errors: those of reading the file.
 [[nodiscard]] Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& tensor);
 
 /// Every tensor name in the main graph: inputs, initializers, results of nodes; sorted.
