@@ -94,7 +94,7 @@ def test_against_onnx_runtime(files):
 def test_errors_say_the_way_out(files, tmp_path):
     assert "an engine, and ONNX Runtime runs ONNX files" in check(files / "fp32.octavo", "--against", "onnxruntime", code=2).stderr
     done = check(FP32, files / "other.onnx", *QUICK, code=2)
-    assert 'other inputs' in done.stderr and '"image"' in done.stderr and '"x" f32[1,5]' in done.stderr
+    assert 'different inputs' in done.stderr and '"image"' in done.stderr and '"x" f32[1,5]' in done.stderr
     assert "are for two models" in check(FP32, "--atol", 1, code=2).stderr
     assert "--from-model: is for one model" in check(FP32, QDQ, "--from-model", code=2).stderr
     assert "octavo check" in check(files / "fp32.octavo", code=2).stderr

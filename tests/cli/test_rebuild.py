@@ -147,7 +147,7 @@ def test_explain_says_who_built_it(built):
     version = octavo("--version")[0].split()[1]
     assert f'"built_by": "{version}"' in out
     _, said = octavo("run", QDQ, "--verify", "x", "--input", PICTURE, code=2)
-    assert "about engine files" in said
+    assert "applies to engine files" in said
 
 
 def test_signatures(keys, tmp_path, built):
