@@ -1,4 +1,4 @@
-// Costs that the planner may believe: from the timing cache, or measured now and remembered there.
+// Measured costs for the planner: from the timing cache, or measured now and added to it.
 #pragma once
 
 #include <functional>
@@ -17,18 +17,18 @@ namespace octavo::tune {
 inline constexpr int kVariantsFrom = 3;  ///< effort from which on further sets of parameters are timed
 
 struct TuneOptions {
-  /// What regions of another device than the host are timed on, and Where::device of these times; empty: plans are the host's.
+  /// The devices on which regions are timed that do not run on the host, and Where::device of these times; empty: plans are the host's.
   engine::Devices devices;
   std::string device;
-  /// How long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also how many sets of
-  /// parameters of a family: 8, 12, 24, 48, all; and of regions that only other plans than the default one have, at most 400, 1,200
-  /// and 4,000 kernels (efforts 2, 3 and 4), divided among them, but two of each family. At efforts 3 and 4 the default plan's kernels are
-  /// no more than `cores` compile in 120 and 600 s, but eight of each family and region.
+  /// The time to measure a tactic: efforts 1 and 2: 4 ms, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also the number of sets of
+  /// parameters of a family: 8, 12, 24, 48, all. Regions that only plans other than the default one have get at most 400, 1,200
+  /// and 4,000 kernels together (efforts 2, 3 and 4), but at least two of each family. At efforts 3 and 4 the default plan gets
+  /// the kernels that `cores` compile in 120 and 600 s, but at least eight of each family and region.
   int effort = 2;
   double compile_seconds = 0;  ///< of one core, for a kernel of a device other than the host; 0: not bounded by time
   int cores = engine::available_cores();
   int threads = 1;
-  bool strict = false;                          ///< a time that the cache does not have is an error
+  bool strict = false;                          ///< a time that is missing in the cache is an error
   std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
 };
 
@@ -47,7 +47,7 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] bool tries_variants() const override { return options_.effort >= kVariantsFrom; }
   [[nodiscard]] std::string_view source() const override { return "measured"; }
 
-  /// What this object measured, to be merged into the file: pins that were set there meanwhile stay.
+  /// The times that this object measured, to be merged into the file. Pins that were set in the file meanwhile stay.
   [[nodiscard]] const TimingCache& fresh() const { return fresh_; }
   [[nodiscard]] int measured() const { return measured_; }  ///< times taken by this object
 

@@ -1,5 +1,5 @@
 // Candidate tactics:  the plan that measurements chose  <==>  the plan of effort 0, for which nothing was measured
-//   Why    regions are timed one at a time; what is fastest alone need not be fastest beside others.
+//   Why    regions are timed one at a time, and tactics that are fastest alone may not be fastest together.
 //   Exact  yes: the same regions up to the planner's choices, by other kernels.
 //   Needs  effort 2 or more, times of whole plans, and no pinned tactic in the plan.
 //   Order  last. Default: what was measured, unless whole runs are more than 0.5 % slower.
@@ -13,9 +13,9 @@
 
 namespace octavo::plan {
 
-/// Tactics are timed a region at a time; beside each other they need not be the fastest. From effort 2 on, where `costs` can run
+/// Tactics are timed one region at a time, so they may not be the fastest together. From effort 2 on, if `costs` can run
 /// plans and no tactic is pinned, the plan of effort 0 runs in turn with `planned` and takes its place if it is faster by more than
-/// 0.5 %; a Decision "tactics" then says so with both times. Cost: one more plan, and a comparison that the costs remember. Errors:
+/// 0.5 %; a Decision "tactics" then records both times. Cost: one more plan, and a comparison that the costs remember. Errors:
 /// those of the parts.
 [[nodiscard]] Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned);
 
