@@ -107,14 +107,14 @@ def checks_table(results, nets):
 
 TEXT = """# Explicit models against their implicit counterparts
 
-Written by `bench/parity.py --write` from one run on {machine}; pairs of processes took turns on {jobs} cores at a time, each pair on
-cores of its own; effort {effort}; `docs/lab/parity-method.md` says how. *same plan*: the Q/DQ model and its counterpart (the float model with a table
-of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ counterpart, median of {pairs} pairs of processes that
-take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says what the placement demands: *roundings* inside
-regions, and tensors that are kept in *float32* beside their codes, because somebody reads them without a pair. *Without them the counterpart's plan*:
-the network without these compiles to the counterpart's plan, hash for hash, so they are the whole difference. Elsewhere the ratio of the network without those that
-cost time over the counterpart, measured the same way; where that does not reach {limit} either, without all of them; *slower* where they do not explain it. The last column is the counterpart with every range over the fastest
-explicit style of all seven.
+Written by `bench/parity.py --write` from one run on {machine}. Pairs of processes took turns on {jobs} cores at a time, each pair on cores of its own; effort {effort}. `docs/lab/parity-method.md` describes the method.
+
+- A cell is the ratio explicit ÷ counterpart: the median of {pairs} pairs of processes that take turns, and its 95 % interval. The counterpart is the float model with a table of the same scales.
+- *same plan*: both models compile to plans with the same hash. The time is that of a run.
+- If the whole interval is above {limit}, the cell says what the placement demands: *roundings* inside regions, and tensors that are stored in *float32* as well as in 8 bits, because an operator reads them without a pair.
+- *without them the counterpart's plan*: without these, the network compiles to the counterpart's plan, hash for hash. So they explain the whole difference.
+- Otherwise the cell gives the ratio without those that cost time, measured the same way. If that ratio is above {limit} too, the cell also gives the ratio without all of them. *slower* means that they do not explain the difference.
+- The last column is the counterpart with every range, divided by the fastest explicit style of all seven.
 
 {main}
 
@@ -122,18 +122,20 @@ explicit style of all seven.
 
 ## What the placements demand
 
-Cells whose interval lies above {limit}: the roundings inside regions and the tensors kept in float32 beside their codes; how many cost time
-(`docs/lab/parity-method.md` says how that is seen); the regions that differ without those, with and without, each region timed alone; and whole runs,
-each beside the counterpart that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings
---build-without`), not measured where the engine without all of them (`--build-without-all`) is the counterpart's plan; and that one, where it is, or where the
-other was not measured or does not reach {limit}.
+This table has the cells whose interval lies above {limit}. Its columns:
+
+- *demanded*: the roundings inside regions, and the tensors stored in float32 as well as in 8 bits.
+- *cost time*: how many of them cost time (`docs/lab/parity-method.md` says how this is measured).
+- *those regions with, without*: the regions that differ without those that cost time, each region timed alone.
+- whole runs, each beside the counterpart that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings --build-without`), unless the engine without all of them is the counterpart's plan; the engine
+  without all of them (`--build-without-all`), if it is the counterpart's plan, or if the other was not measured or does not reach {limit}.
 
 {roundings}
 
 ## All seven styles
 
-`octavo check`: each region against the reference on its own inputs, int8 results bit for bit. *Regions* count the engine's, built as above. *Passes of their
-own* only move data, or change its type or scale, and are not at a network input or output.
+`octavo check` compares each region with the reference on the region's own inputs, int8 results bit for bit. *Regions* are those of the engine, built as above. *Passes of their own* only move data, or change its type or scale, and are not at a network input
+or output.
 
 {checks}
 """
@@ -167,8 +169,8 @@ def summary(results, nets, styles, threads):
     equal = sum(r["same"] or r["low"] <= LIMIT for r in rows)
     demanded = sum(not r["same"] and r["low"] > LIMIT and (reaches(r.get("without")) or explained(r)) for r in rows)
     return (f"In {equal} of {len(rows)} measured cases a model with Q/DQ nodes runs as fast (within {round(100 * LIMIT) - 100} %) as the same network without them, for which "
-            f"the ranges come from a table. In {demanded} more cases the Q/DQ nodes demand additional roundings, which take the difference in time; "
-            f"`octavo build --qdq permit` leaves such roundings out where that makes the model faster.")
+            f"the ranges come from a table. In {demanded} more cases the Q/DQ nodes demand additional roundings, and these cause the difference in time; "
+            f"`octavo build --qdq permit` leaves such roundings out if the model becomes faster.")
 
 
 def write(kept, nets, styles, threads):

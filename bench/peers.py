@@ -265,7 +265,7 @@ def arguments():
     parser.add_argument("--real", action="store_true", help="the trained models of the test data")
     parser.add_argument("--start", action="store_true", help="times to build, to load and to the first result, and memory, as well")
     parser.add_argument("--write", action="store_true", help="write docs/lab/performance.md, docs/lab/performance.svg and the README's table")
-    parser.add_argument("--name", help="with --write: docs/performance-NAME.md instead, and nothing else")
+    parser.add_argument("--name", help="with --write: docs/lab/performance-NAME.md instead, and nothing else")
     parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/peers", help="where models and engines are kept")
     parser.add_argument("--json", type=pathlib.Path, help="where results are kept (default: in --models)")
     parser.add_argument("--cpus", type=lambda t: [int(c) for c in t.split(",")], help="cores to measure on, the last ones first")

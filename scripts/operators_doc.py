@@ -18,14 +18,14 @@ TYPES = {1: "f32", 2: "u8", 3: "s8", 4: "u16", 5: "s16", 6: "s32", 7: "s64", 9: 
 
 HEAD = """# Operators
 
-Written by `scripts/operators_doc.py` from the importer's tables and the results of the onnx package's backend tests; do not edit. What is refused, and why, is
-in `tests/backend/refused.txt`; [onnx.md](onnx.md) says how operators are lowered.
+Written by `scripts/operators_doc.py` from the importer's tables and the results of the onnx package's backend tests; do not edit. `tests/backend/refused.txt` lists the refused tests with their reasons. [onnx.md](onnx.md)
+describes how operators are lowered.
 
-- *opset*: where the row begins; a range when ONNX removed the operator, or another row continues.
-- *runs*: in the tests of this operator alone, a **kernel** of the cpu device, or the **reference** evaluator inside a region (`cpu.reference.*`, right but slow; `octavo
-  explain` names it). *folded*: known at import. Empty: the onnx package has no test of it alone; the tests of this repository have.
-- *types*: of the first operand in the tests that pass. float16, bfloat16 and float64 are held as float32 inside, 4- and 2-bit integers as 8-bit ones, floats of 8
-  and 4 bits as float32 (their values stay those of the type).
+- *opset*: the first opset of the row; a range if ONNX removed the operator, or if another row continues.
+- *runs*: how the tests of this operator alone run. **kernel**: in a kernel of the cpu device. **reference**: in the reference evaluator inside a region (`cpu.reference.*`; right but slow; `octavo explain` names it). *folded*:
+  evaluated at import. Empty: the onnx package has no test of this operator alone, but the tests of this repository have.
+- *types*: the types of the first operand in the tests that pass. float16, bfloat16 and float64 are held as float32 inside, 4- and 2-bit integers as 8-bit integers, and floats of 8 and 4 bits as float32 (with the values of their
+  type).
 
 """
 

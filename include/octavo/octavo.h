@@ -7,7 +7,7 @@
 //   octavo::Context context(engine);                                      // fast: one context a thread
 //   context.run({image.data()}, {logits.data()});                         // allocates nothing
 //
-// Errors leave as octavo::Exception, whose text says what was being done, what stopped it, where, and what to do next.
+// Errors are thrown as octavo::Exception. The text names the step, the cause, the place, and what to do next.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@
 #include <variant>
 #include <vector>
 
-#if defined(OCTAVO_API)  // by whoever wants the symbols elsewhere
+#if defined(OCTAVO_API)  // by a program that puts the symbols elsewhere
 #elif defined(__GNUC__)
 #define OCTAVO_API __attribute__((visibility("default")))
 #else
@@ -39,13 +39,13 @@ namespace octavo {
 class OCTAVO_API Exception : public std::runtime_error {
  public:
   enum class Kind {
-    usage,        ///< the caller asked for something that cannot be
+    usage,        ///< the caller asked for something impossible
     bad_model,    ///< the ONNX file is corrupt or contradicts itself
-    unsupported,  ///< valid, but not covered; the text names the node and the way out
+    unsupported,  ///< valid, but not supported; the text names the node and what to do
     bad_input,    ///< names, shapes or types of arrays that do not fit
     bad_engine,   ///< engine file damaged, foreign, or of another version
     io,           ///< a file cannot be read or written, or the system refuses memory or threads
-    internal,     ///< a mistake of Octavo's own
+    internal,     ///< a bug in Octavo
     cancelled,    ///< BuildOptions::progress returned false
   };
   Exception(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
@@ -55,7 +55,7 @@ class OCTAVO_API Exception : public std::runtime_error {
   Kind kind_;
 };
 
-/// 4- and 2-bit integers and the 8- and 4-bit floats are kept one element a byte.
+/// 4- and 2-bit integers and 8- and 4-bit floats take one byte for each element.
 enum class DType : std::uint8_t {
   f32,
   f16,
@@ -100,15 +100,15 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::optional<Quantization> quantization;  ///< set when the elements are codes
-  /// Of a bound input or output, as "uint8:hwc"; its shape is then that of its memory. "=3,1": shapes depend on the elements of this
-  /// input, and the engine was built for these.
+  std::optional<Quantization> quantization;  ///< set if the elements are codes
+  /// The format of a bound input or output, as "uint8:hwc"; the shape is then that of its memory. "=3,1": shapes depend on the
+  /// elements of this input, and the engine was built for these elements.
   std::string format;
-  /// The model's name of each dimension ("batch"), "" where it has none, whatever the engine was built for; empty: it names none.
+  /// The name that the model gives each dimension ("batch"), or "". Empty if the model names no dimension.
   std::vector<std::string> symbols = {};
 };
 
-/// What a model file says of itself. Engine files keep it.
+/// Metadata of a model file. Engine files keep it.
 struct ModelInfo {
   std::string producer_name, graph_name, domain, description, graph_description;
   std::int64_t version = 0;
@@ -125,17 +125,17 @@ struct LayerReason {
   std::map<std::string, Value, std::less<>> values;
 };
 
-/// One region of the plan: what runs as one fused step, and why.
+/// One region of the plan: one fused step, with its reasons.
 struct LayerInfo {
   struct Alternative {
     std::string tactic;
-    std::string reason;                ///< in English: why it was taken or refused, or that it was possible, and its time
+    std::string reason;                ///< in English: why it was taken or refused, or that it was possible; with its time
     std::vector<LayerReason> reasons;  ///< the same as data
     double seconds = -1;               ///< measured; -1: unknown
-    double estimate = -1;              ///< the provider's own, where nothing was measured; -1: none
+    double estimate = -1;              ///< of the provider, if nothing was measured; -1: none
   };
-  std::string name;  ///< from the ONNX nodes it stands for
-  std::string kind;  ///< the heavy operator ("conv", "max_pool", ...); "pointwise" or "move" when there is none
+  std::string name;  ///< made of the names of its ONNX nodes
+  std::string kind;  ///< the heavy operator ("conv", "max_pool", ...); "pointwise" or "move" if there is none
   std::set<std::string> onnx_nodes;
   std::vector<TensorInfo> inputs, outputs;
   std::string tactic;                ///< "cpu.conv.u8s8.avx512vnni.jit"
@@ -145,7 +145,7 @@ struct LayerInfo {
   std::vector<Alternative> alternatives;
 };
 
-/// Dense row-major elements that somebody else owns.
+/// Dense row-major elements that the caller owns.
 struct ConstView {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -176,52 +176,52 @@ struct Array {
   }
 };
 
-/// What an input with open dimensions may be bound to: every dimension lies between min and max; opt is built for at once.
+/// The shapes that an input with open dimensions may have: every dimension lies between min and max. The engine for opt is built at once.
 struct Profile {
   Shape min, opt, max;
 };
 
 struct BuildOptions {
-  /// "cpu"; "cuda" ("cuda:1": GPU number 1), an NVIDIA GPU, whose kernels NVRTC compiles in this call: `unsupported` names what the
-  /// GPU has no kernel for; or "reference": the slow evaluator that defines the results, node by node on the imported graph. Never
-  /// chosen silently.
+  /// "cpu"; "cuda" ("cuda:1": GPU number 1), an NVIDIA GPU, whose kernels NVRTC compiles in this call; or "reference", the slow
+  /// evaluator that defines the results, node by node on the imported graph, which is never chosen silently. The error `unsupported`
+  /// names regions for which the GPU has no kernel.
   std::string device = "cpu";
-  /// Use at most these vector instructions, for an engine that a lesser processor is to load: "portable", "avx2", "avx512", "avx512vnni",
-  /// "amx"; empty or "native": what this processor has. Loading names what an engine needs and a processor lacks. Errors: unsupported
-  /// for more than this processor has, since kernels are timed where they are built.
+  /// Use at most these vector instructions, so that processors with fewer instructions can load the engine: "portable", "avx2",
+  /// "avx512", "avx512vnni", "amx"; empty or "native": all of this processor. A load error names the missing instructions. Errors:
+  /// unsupported for more than this processor has, because kernels are timed on it.
   std::string cpu = {};
   /// Shapes of inputs by name, for symbolic dimensions. Inputs left open are bound by the arrays of the first run, see Engine::at.
   std::map<std::string, Shape> shapes = {};
-  /// For every input that `shapes` leaves open, or for none: other shapes than these are refused, and the engine for the opt shapes
-  /// is built before build returns. Shapes between min and max are built when they first occur; none runs in another's engine.
+  /// For every input that `shapes` leaves open, or for none. Shapes outside of the profiles are refused. build makes the engine for the
+  /// opt shapes before it returns; engines for other shapes between min and max are built when these first occur.
   std::map<std::string, Profile> profiles = {};
   /// Values of inputs that decide shapes (a Slice's starts, a Resize's sizes, TopK's k, axes, ...). Those left open are bound by the
-  /// arrays of a run, see Engine::at; the engine takes the input all the same, and refuses another value.
+  /// arrays of a run, see Engine::at. The engine still takes the input, and refuses another value.
   std::map<std::string, Array> values = {};
-  /// Engines kept for the shapes and values that have occurred; of more, the one that was not run longest is dropped (and built
-  /// again when it is asked for). At least 1.
+  /// The number of engines that are kept for shapes and values that have occurred, at least 1. Beyond it, the least recently used one is
+  /// dropped, and built again when it is needed.
   int most_engines = 32;
-  /// > 0: a symbolic first dimension (the batch) that `shapes` leaves open becomes this. 0: it stays open until the first run.
+  /// > 0: the value of a symbolic first dimension (the batch) that `shapes` leaves open. 0: it stays open until the first run.
   std::int64_t default_batch = 0;
   /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.
   int threads = 0;
   /// Laws, rules and fusions to leave out, by name (docs/rules.md).
   std::set<std::string, std::less<>> disabled = {};
-  /// How hard to look for the fastest plan, 0 to 5 (docs/planner.md). 0 measures nothing; 2 times tactics and searches, some
+  /// Effort to find the fastest plan, 0 to 5 (docs/planner.md). 0 measures nothing; 2 times tactics and searches, which takes some
   /// seconds.
   int effort = 2;
-  /// Timing cache file (docs/timing-cache.md): read first, extended by what is measured. Empty: that of the user,
-  /// ($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt, so that builds of one model agree. "none": measured for this build only.
+  /// Timing cache file (docs/timing-cache.md). The build reads it first, and adds what it measures. Empty: the user's file,
+  /// ($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt, so that builds of one model agree. "none": times of this build only.
   std::string timing_cache = {};
-  /// A time that the timing cache does not have is an error.
+  /// A time that is missing in the timing cache is an error.
   bool strict_timing = false;
-  /// Implicit quantization: through which 8-bit quantizer a tensor may be read, by ONNX name, one scale each. See read_calibration,
+  /// Implicit quantization: the 8-bit quantizer (one scale) through which a tensor may be read, by its ONNX name. See read_calibration,
   /// symmetric_range and range_between.
   std::map<std::string, Quantization> ranges = {};
   /// Each of them must be of a tensor of the model: usage otherwise. Tables of files may hold more.
   bool ranges_by_hand = false;
-  /// What the model's own QuantizeLinear/DequantizeLinear pairs say: "demand": each rounds where it stands; "permit": those on activations with
-  /// one scale are taken as ranges, and the planner rounds where regions exchange tensors, nowhere else (docs/implicit.md).
+  /// Meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": each pair rounds at its place. "permit": pairs on activations
+  /// with one scale become ranges, and the planner rounds only tensors between regions (docs/implicit.md).
   std::string qdq = "demand";
   /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32" or "bfloat16"; the first that matches counts.
   std::vector<std::pair<std::string, std::string>> precisions = {};
@@ -229,32 +229,32 @@ struct BuildOptions {
   std::map<std::string, std::string> bindings = {};
   /// Types that layers may compute in: "int8" where a range permits it, "float32", "bfloat16" (docs/implicit.md).
   std::set<std::string> allowed = {"int8", "float32"};
-  /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
-  /// on seeded inputs: layers stay float32, the cheapest first, until it holds. Slow on large networks. Nothing: no limit.
+  /// The largest error of permitted int8 and bfloat16, as a part of an output's largest magnitude, estimated by the reference on seeded
+  /// inputs. Layers stay float32, the cheapest first, until the limit holds. Slow on large networks. Nothing: no limit.
   std::optional<double> max_error = {};
-  /// save() and bytes() write the model (the ONNX file, and its external data) beside the plan, so that an Octavo of a later version can build
-  /// the engine again. A model given as bytes stays in memory for that; of one given as a path nothing does, and save() fails with `io` if the file was
-  /// written to meanwhile. False: the file is smaller by the model, and must be built from it again when Octavo is upgraded.
+  /// save() and bytes() also write the model (the ONNX file and its external data), so that a later version of Octavo can build the engine
+  /// again. A model given as bytes stays in memory for this. A model given as a path is read again, and save() fails with `io` if the file
+  /// has changed. False: the file does not contain the model, and must be built from the ONNX file again after an upgrade of Octavo.
   bool keep_model = true;
-  /// Called in the building thread with what is being done ("import", "plan: choice 3 of 96"), when that changes and up to 20
-  /// times a second in between; also while run() or at() build for new shapes. False stops the build, usually within a tenth of a
-  /// second: it throws Exception::Kind::cancelled. Must not throw.
+  /// Called in the building thread with the current step ("import", "plan: choice 3 of 96"), when the step changes and up to 20 times a
+  /// second in between; also while run() or at() build for new shapes. If it returns false, the build stops, usually within a tenth of a
+  /// second, and throws Exception::Kind::cancelled. Must not throw.
   std::function<bool(std::string_view step)> progress = {};
 };
 
-/// How an engine file is loaded. A file for a GPU is a program: it holds machine code, which the GPU runs with all rights of this process there. Load
-/// such files from others with `verify` or `rebuild_code` only; a file for the CPU holds no code (docs/hostile.md).
+/// How an engine file is loaded. A file for a GPU is a program: it holds machine code, which the GPU runs with all rights of this process.
+/// Load such files from others only with `verify` or `rebuild_code`. A file for the CPU holds no code (docs/hostile.md).
 struct LoadOptions {
-  int threads = 0;  ///< 0: as many as it was built for, at most the cores of this machine
-  /// Public Ed25519 key as PEM, or the name of a file with one: the file must be signed with its private half (octavo build --sign), every byte of it,
-  /// and is read into memory where it cannot change any more. Empty: any file.
+  int threads = 0;  ///< 0: the number that it was built for, at most the cores of this machine
+  /// Public Ed25519 key as PEM, or the name of a file with one. The signature (octavo build --sign) must cover every byte of the engine
+  /// file, which is read into memory, where it cannot change any more. Empty: any file.
   std::string verify = {};
-  /// Compile the plan's GPU kernels anew with NVRTC, and use no machine code, no sizes of grids and no names of kernels from the file. Takes what
-  /// compiling takes the first time (the results are kept in the user's cache), and needs NVRTC. No difference for the CPU.
+  /// Compile the GPU kernels of the plan again with NVRTC, and use no machine code, grid sizes or kernel names from the file. Needs NVRTC.
+  /// The first load takes the time of compiling; the results are kept in the user's cache. No effect on the CPU.
   bool rebuild_code = false;
-  /// A file of an earlier version is built again, in memory, from the model that it holds, as Engine::build does it; false: it is refused.
+  /// A file of an earlier version is built again in memory from its model, as by Engine::build. False: it is refused.
   bool upgrade = true;
-  /// Told what the caller should know, in one sentence, before a file of an earlier version is built again. In the loading thread.
+  /// Gets one sentence before a file of an earlier version is built again. Called in the loading thread.
   std::function<void(const std::string& sentence)> warn = {};
 };
 
@@ -264,53 +264,54 @@ struct Memory {
   bool on_gpu = false;
 };
 
-/// A compiled model. A cheap handle on immutable, shared state: copy it, use it from any thread. Building takes seconds; running
-/// does not change it (the set of shapes built so far, and idle contexts, are guarded inside).
+/// A compiled model. This is a cheap handle on immutable, shared state: copy it, and use it from any thread. Building takes seconds. A run
+/// does not change the engine (a lock guards the set of shapes built so far, and idle contexts).
 class OCTAVO_API Engine {
  public:
-  /// Imports, plans and makes kernels. A model with open dimensions is only read and checked (operators that are not covered are
-  /// refused): it is built once the shapes are known. Errors: usage, bad_model, unsupported, io.
+  /// Imports, plans and makes kernels. A model with open dimensions is only read and checked (unsupported operators are refused); it is
+  /// built when the shapes are known. Errors: usage, bad_model, unsupported, io.
   [[nodiscard]] static Engine build(const std::string& path, const BuildOptions& options = {});
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
                                     const std::string& folder = "");
-  /// Maps an engine file; one of several shapes gives an open engine that holds all of them. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine
-  /// (damaged, foreign, of a later version, of an earlier one that does not hold its model, not signed by the key), unsupported (the processor
-  /// lacks something); those of build for a file of an earlier version. Of a file for a GPU that others made see LoadOptions.
+  /// Maps an engine file. A file of several shapes gives an open engine that holds all of them. `threads` 0: the number that it was built
+  /// for, at most the cores of this machine. For files from others see LoadOptions. Errors: io; bad_engine (damaged, foreign, of a later
+  /// version, of an earlier version without its model, not signed by the key); unsupported (the processor lacks instructions); for a file
+  /// of an earlier version those of build.
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
   [[nodiscard]] static Engine load(const std::string& path, const LoadOptions& options);
-  /// The same from memory: what bytes() gives, or an engine file that came another way.
+  /// The same from memory: the result of bytes(), or the contents of an engine file.
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, int threads = 0);
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, const LoadOptions& options);
-  /// Writes the engine; equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
-  /// replaced whole or not at all. Of an open engine: all that are kept by now (at most 256), in one file, which holds equal weights once;
-  /// loaded, it runs for their shapes and values and builds nothing. Errors: io; usage while an open engine has built none; unsupported
-  /// for the reference device.
+  /// Writes the engine. Equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
+  /// replaced, or stays unchanged on an error. An open engine writes all engines that it keeps (at most 256) into one file, with equal
+  /// weights only once; the loaded file runs for their shapes and values and builds nothing. Errors: io; usage if an open engine has built
+  /// none; unsupported for the reference device.
   void save(const std::string& path) const;
-  /// What save() writes. Errors: as save; it goes through a temporary file.
+  /// The bytes that save() writes, by way of a temporary file. Errors: as save.
   [[nodiscard]] std::vector<std::byte> bytes() const;
   /// The version of Octavo that built the engine: "0.1.0".
   [[nodiscard]] std::string built_by() const;
-  /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md). Empty for a model.
+  /// What `octavo build` stored with the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md). Empty for a model.
   [[nodiscard]] std::map<std::string, std::string> notes() const;
-  /// What the model says of itself: producer, version, metadata. Of an engine file, what the model said that it was built from.
+  /// The metadata of the model: producer, version and others. An engine file has those of the model that it was built from.
   [[nodiscard]] ModelInfo model() const;
-  /// The plan as `octavo explain` prints it: a line a layer, or JSON. Errors: usage while open.
+  /// The plan as `octavo explain` prints it: one line for each layer, or JSON. Errors: usage while open.
   [[nodiscard]] std::string explain(bool json = false) const;
-  /// Gives back the memory and threads of contexts that run() keeps for its next call. Any thread may run meanwhile.
+  /// Frees the memory and threads of contexts that run() keeps for its next call. Other threads may run meanwhile.
   void trim() const;
 
-  /// True while dimensions are open (shapes hold -1), or values of inputs that decide shapes: run() then builds (or takes from its
-  /// cache) what at(shapes, values) returns. Also for a file of several shapes, which has all that it ever will.
+  /// True while dimensions are open (shapes hold -1), or values of inputs that decide shapes. run() then builds, or takes from its cache,
+  /// the engine that at(shapes, values) returns. Also true for a file of several shapes, which never builds.
   [[nodiscard]] bool open() const;
-  /// The engine for these input shapes: itself when nothing is open. Builds at most once for each set of shapes; other threads
-  /// asking for the same wait. Every input must be named. Of `values` those that decide shapes are read: they must be there.
-  /// BuildOptions::most_engines are kept. Of a loaded file the shapes and values that it holds; inputs need not be named that are the same in
-  /// all. Errors: bad_input when a shape does not fit or a value lacks, and those of build.
+  /// The engine for these input shapes: itself if nothing is open. Builds at most once for each set of shapes; other threads that need the
+  /// same engine wait. Every input must be named. `values` must have those that decide shapes; others are ignored.
+  /// BuildOptions::most_engines are kept. A loaded file has only its own shapes and values; inputs that are the same in all of them need
+  /// not be named. Errors: bad_input if a shape does not fit or a value is missing, and those of build.
   [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
 
-  /// An open model that also has these engines, what bytes() gave in another process or before: they are taken for the shapes and values that
-  /// they were built for, others are built. Errors: usage for an engine that is not an open model; those of load.
+  /// This open model together with these engines (the result of bytes(), for example in another process). They serve the shapes and values
+  /// that they were built for; others are built. Errors: usage for an engine that is not an open model; those of load.
   [[nodiscard]] Engine with_engines(std::span<const std::byte> engines) const;
   /// Engines that an open model has built so far; 0 for others.
   [[nodiscard]] std::uint64_t builds() const;
@@ -321,28 +322,30 @@ class OCTAVO_API Engine {
   [[nodiscard]] std::vector<TensorInfo> outputs() const;  ///< while open: as the file declares them
   /// In order of execution. Errors: usage while open.
   [[nodiscard]] std::vector<LayerInfo> layers() const;
-  /// 32 hexadecimal digits over everything that runs (docs/architecture.md); not over names, reasons or times. Errors: usage while
-  /// open.
+  /// A hash (32 hexadecimal digits) of everything that runs (docs/architecture.md); names, reasons and times do not count. Errors: usage
+  /// while open.
   [[nodiscard]] std::string plan_hash() const;
   [[nodiscard]] int threads() const;
   [[nodiscard]] std::string device() const;
 
-  /// Runs with named arrays; every input once, no other names. Results under the outputs' names. Any number of threads at once
-  /// (each run takes an idle context or makes one). Errors: bad_input, naming the array, with both shapes or types.
+  /// Runs with named arrays: every input once, and no other names. The results have the names of the outputs. Any number of threads may run
+  /// at once (each run takes an idle context or makes one). Errors: bad_input, which names the array and both shapes or types.
   [[nodiscard]] std::map<std::string, Array> run(const std::map<std::string, ConstView>& inputs) const;
-  /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements,
-  /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer. Of an output with as many rows as the
-  /// run selects (NonMaxSuppression) the buffer has room for the most, and rows of -1 follow; shape_of tells how many there are.
+  /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements, and none
+  /// overlapping an output. If the number of rows of an output depends on the run (NonMaxSuppression), the buffer must have room for the
+  /// largest number; rows of -1 follow the selected ones, and shape_of returns their number. Errors: usage while open; bad_input on a wrong
+  /// count or a null pointer.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
-  /// The shape that the run gave output `output` (an index into outputs()), whose elements it left at `data` in the memory of the host: that of
-  /// outputs(), with fewer rows where the run selected fewer. Arrays that run() makes have it. Errors: usage while open or for no output.
+  /// The shape of output `output` (an index into outputs()) after a run that wrote its elements to `data` in host memory: the shape of
+  /// outputs(), with fewer rows if the run selected fewer. Arrays that run() makes have it. Errors: usage while open, or if there is no
+  /// such output.
   [[nodiscard]] Shape shape_of(std::size_t output, const void* data) const;
-  /// The same with memory of the host or of the engine's GPU, each tensor where it is. What is in the GPU's memory at a multiple of 64 is
-  /// read and written there without a copy. `stream`: a CUstream of that GPU behind whose earlier work the run begins; null: a stream of
-  /// the engine's own. Returns when the run is done. Errors: as above; bad_input for memory of a GPU that the engine does not use.
+  /// The same with memory of the host or of the engine's GPU. GPU memory at a multiple of 64 bytes is read and written without a copy.
+  /// `stream`: a CUstream of that GPU; the run begins after its earlier work. null: a stream of the engine. Returns when the run is done.
+  /// Errors: as above; bad_input for memory of a GPU that the engine does not use.
   void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr) const;
-  /// Memory of the engine's GPU, zeros, at a multiple of 256; freed with the last copy of the pointer. Errors: unsupported for engines of
-  /// another device; io when there is not as much, with what there is.
+  /// Zeroed memory of the engine's GPU, at a multiple of 256 bytes; freed with the last copy of the pointer. Errors: unsupported for engines
+  /// of another device; io if there is too little memory, with the amount that there is.
   [[nodiscard]] std::shared_ptr<void> gpu_memory(std::size_t bytes) const;
 
  private:
@@ -352,15 +355,15 @@ class OCTAVO_API Engine {
   friend class Context;
 };
 
-/// Seconds, of runs that were timed layer by layer.
+/// Times in seconds of runs that were measured layer by layer.
 struct RunTimes {
   double median = 0, least = 0;  ///< of a whole run
   std::vector<double> layers;    ///< medians, parallel to Engine::layers()
 };
 
-/// A tensor in which runs met numbers that are no finite numbers.
+/// A tensor in which runs found NaN or infinities.
 struct NonFinite {
-  std::string tensor;              ///< its ONNX name: an input of the model, or what a layer stored in a float type
+  std::string tensor;              ///< its ONNX name: an input of the model, or a tensor that a layer stored in a float type
   std::vector<std::string> nodes;  ///< ONNX nodes of the layer
   std::int64_t nan = 0, infinite = 0, elements = 0;  ///< of all runs that were counted
 };
@@ -375,21 +378,21 @@ class OCTAVO_API Context {
   Context& operator=(Context&&) noexcept;
   /// As Engine::run with buffers; allocates nothing.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
-  /// As Engine::run with memory of the host or the GPU. With a stream, the work is put into it and the call does not wait: results are
-  /// there when the stream has come so far, and the context must not be run in another stream before. Host memory must then stay as it is
-  /// until the stream is done, too. Allocates nothing once the same addresses were run before.
+  /// As Engine::run with memory of the host or the GPU. With a stream, the call puts the work into the stream and does not wait. The results
+  /// are complete when the stream has reached this point; until then the context must not run in another stream, and host memory must not
+  /// change. Allocates nothing if the same addresses were used before.
   void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr);
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
     run(std::span<const void* const>(inputs.begin(), inputs.size()), std::span<void* const>(outputs.begin(), outputs.size()));
   }
-  /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage when `runs` is below 1.
+  /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage if `runs` is below 1.
   [[nodiscard]] RunTimes profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs = 50);
   [[nodiscard]] int threads() const;
 
-  /// From now on (`on`), or no longer, each run with buffers looks for NaN and infinities in the model's inputs and in every float tensor that a layer
-  /// stores: about one more pass over those. Counts begin at 0. A run with a stream does not count.
+  /// `on`: from now on, each run with buffers counts NaN and infinities in the model's inputs and in every float tensor that a layer stores,
+  /// which takes about one more pass over these; counts begin at 0. Otherwise: no longer. Runs with a stream are not counted.
   void count_nonfinite(bool on = true);
-  /// The tensors that had any, inputs first, then in the order in which they are computed: the first is where to look.
+  /// The tensors that had any: inputs first, then in the order of computation. The first one is the origin.
   [[nodiscard]] std::vector<NonFinite> nonfinite() const;
 
  private:
@@ -399,25 +402,25 @@ class OCTAVO_API Context {
 
 /// BuildOptions::ranges from a TensorRT calibration table, or a JSON object of ranges (docs/tables.md). Errors: io, bad_input naming the line.
 [[nodiscard]] OCTAVO_API std::map<std::string, Quantization> read_calibration(const std::string& path);
-/// int8 around 0, as calibration tables say it: scale = largest_magnitude / 127. Errors: usage for a number that is negative or no number.
+/// int8 around 0, as in calibration tables: scale = largest_magnitude / 127. Errors: usage for a negative number or NaN.
 [[nodiscard]] OCTAVO_API Quantization symmetric_range(double largest_magnitude);
 /// uint8 from min to max, widened to hold 0; 0 is a code. Errors: usage unless min <= max, both finite.
 [[nodiscard]] OCTAVO_API Quantization range_between(double min, double max);
 
-/// A number of a model that misleads: a scale of 0, a bias that no int32 holds, ... (docs/doctor.md lists the rules).
+/// A doubtful number in a model: a scale of 0, a bias that does not fit into int32, ... (docs/doctor.md lists the rules).
 struct Finding {
-  bool error = false;              ///< build refuses the model for it; otherwise a warning
+  bool error = false;              ///< build refuses the model because of it; otherwise a warning
   std::string rule;                ///< "scale", "bias-overflow", ...
-  std::string tensor;              ///< the ONNX tensor it is about
+  std::string tensor;              ///< the ONNX tensor
   std::vector<std::string> nodes;  ///< ONNX nodes that read it; unnamed ones are "Type_index"
-  std::string text;                ///< the fact with its numbers, and the way out
+  std::string text;                ///< the fact with its numbers, and what to do
 };
 struct DoctorOptions {
-  std::string calibration;  ///< a table of ranges as read_calibration takes it: its ranges are looked at, too
-  std::string minmax;       ///< a min-max table of the same model and data, which `calibration` is compared with
+  std::string calibration;  ///< a table of ranges as for read_calibration; its ranges are checked too
+  std::string minmax;       ///< a min-max table of the same model and data, to compare `calibration` with
 };
-/// What `octavo doctor` finds, errors first, then in the order of the nodes. Nothing is built: shapes need not be known, and models
-/// that build refuses are looked at as far as they can be read. Errors: io; bad_model for what is no ONNX file; usage, bad_input
+/// The findings of `octavo doctor`: errors first, then in the order of the nodes. Nothing is built, so shapes need not be known, and models
+/// that build refuses are checked as far as they can be read. Errors: io; bad_model if the file is not an ONNX file; usage, bad_input
 /// (tables).
 [[nodiscard]] OCTAVO_API std::vector<Finding> doctor(const std::string& path, const DoctorOptions& options = {});
 /// `folder`: where external data lies, if the model has any.

@@ -28,9 +28,8 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
     if (q.scale.size() != 1 || q.zero_point.size() != 1 || q.axis >= 0 || !ir::is_int8(type) || std::isnan(q.scale[0]) ||
         q.scale[0] < 0 || q.zero_point[0] < q.lo() || q.zero_point[0] > q.hi())
       raise(ErrorKind::usage,
-            fmt::format(
-                "the range of \"{}\" is {}: one scale of 8 bits that is not negative, please, and a zero point among the codes",
-                tensor, ir::to_string(q)));
+            fmt::format("the range of \"{}\" is {}: needs an 8-bit type, a scale of 0 or more, and a zero point among the codes",
+                        tensor, ir::to_string(q)));
     p.plan.ranges[tensor] = q;
   }
   p.ranges_by_hand = options.ranges_by_hand;

@@ -8,7 +8,7 @@
 
 namespace octavo::api {
 
-/// Everything but profiles (which only models with open dimensions have) and progress (whoever builds watches). `name`: how errors
+/// Everything but profiles (only models with open dimensions have them) and progress (the builder reports it). `name`: how errors
 /// call the model. Throws Exception: usage.
 [[nodiscard]] PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name);
 

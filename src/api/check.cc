@@ -46,12 +46,12 @@ Border border_of(const Region& r) {
   return b;
 }
 
-/// Of the largest magnitude, where operands may be rounded to tf32: 2^-11 of each of the two, in sums of thousands of either sign.
-/// That is 1e-3 of sums that do not cancel; where they do, or a clamp cuts off the largest results, it is more of what is left (2.9e-3 was seen).
+/// Tolerance, as a part of the largest magnitude, if operands may be rounded to tf32: each is off by up to 2^-11, in sums of thousands of terms of both signs.
+/// This gives 1e-3 if sums do not cancel. If they do, or if a clamp removes the largest results, it is more of the rest (2.9e-3 was seen).
 constexpr double kTf32Tolerance = 1e-2;
 
-/// Of the largest magnitude, where a region rounds to bfloat16 between its stages, as attention does with probabilities: a score whose sum has another
-/// order may round one to the neighbour, 2^-8 of it at most, and results are values weighted by probabilities.
+/// The same if a region rounds to bfloat16 between its stages, as attention does with probabilities. A score that was summed in another
+/// order may round a probability to the next value, at most 2^-8 of it, and results are values weighted by probabilities.
 constexpr double kRoundedWithinTolerance = 1.0 / 256;
 
 bool rounds_within(const Region& r) {
@@ -191,7 +191,7 @@ void judge_reading(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tenso
   }
 }
 
-/// The same for the network's outputs, which may be concats or slices of what was stored. Reported with the last region.
+/// The same for the network's outputs, which may be concats or slices of stored tensors. Reported with the last region.
 void judge_outputs(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tensor>& stored, const std::vector<ir::Tensor>& outputs,
                    CheckReport& report) {
   if (report.regions.empty()) return;
@@ -277,7 +277,7 @@ class AsImported {
     }
     return out;
   }
-  /// Every output, computed from what the regions have stored last before it. Reported with the last region.
+  /// Every output, computed from the tensors that the regions stored last before it. Reported with the last region.
   void judge_outputs(const std::vector<ir::Tensor>& outputs, const CheckOptions& options, CheckReport& report) const {
     RegionCheck& out = report.regions.back();
     auto expected = reference::evaluate_between(graph, grids, stored, graph.outputs);

@@ -18,14 +18,14 @@ struct CheckOptions {
   /// Float results: |engine - reference| <= float_tolerance * (largest finite |reference| of the tensor). Summation order is free
   /// for floats; where they are stored as bfloat16 or float16, one step of that type more.
   double float_tolerance = 1e-4;
-  /// The model as imported, with the inputs of the plan's graph: results are then judged against it, without laws and rewrites, each computed
-  /// from what the engine has stored before under the names that the model knows. A region whose results the model does not have is judged with
-  /// those that read it.
+  /// The model as imported, with the inputs of the plan's graph. Results are then compared with it, before laws and rewrites. Each is computed
+  /// from the tensors that the engine stored before and that the model names. A region whose results the model does not name is compared with
+  /// the regions that read it.
   const ir::Graph* model = nullptr;
   std::function<void(std::size_t region, std::size_t count)> progress;  ///< called before each region is judged
 };
 
-/// The first element of a tensor that is not what the reference says.
+/// The first element of a tensor that differs from the reference.
 struct Divergence {
   std::string tensor;
   ir::Shape index;                                          ///< in the logical (ONNX) order of the tensor

@@ -60,7 +60,7 @@ Quantization symmetric_range(double largest_magnitude) {
 
 Quantization range_between(double min, double max) {
   if (!(min <= max) || !std::isfinite(min) || !std::isfinite(max))
-    api::raise(ErrorKind::usage, fmt::format("a range from {} to {}: two finite numbers in order, please", min, max));
+    api::raise(ErrorKind::usage, fmt::format("a range from {} to {}: needs two finite numbers in ascending order", min, max));
   if (min == 0 && max == 0) return symmetric_range(0);  // no usable range
   return *api::to_public(std::optional(ir::covering(min, max)));
 }
@@ -197,8 +197,8 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   std::shared_ptr<const engine::Engine> only(std::string_view what) const {
     if (engine) return engine;
     if (!model) {
-      raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes, take one by Engine::at:\n  {}", what,
-                                          loaded.size(), engine::shapes_text(loaded)));
+      raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes; select one with Engine::at:\n  {}",
+                                          what, loaded.size(), engine::shapes_text(loaded)));
     }
     if (const engine::Engines there = all(); there.size() == 1) return there.front();
     std::vector<std::string> shapes;

@@ -1,4 +1,4 @@
-// What regions read and store, where the host can read it: its own memory, or a copy of what a device has.
+// The tensors that regions read and store, readable by the host: in its own memory, or as a copy of device memory.
 #pragma once
 
 #include <vector>

@@ -135,10 +135,10 @@ Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineF
   if (all || !engine::Engine::is_outdated(*file, all.error())) return all;
   if (!request.upgrade || file->model() == nullptr) return all;
   if (request.warn) {
-    request.warn(fmt::format(
-        "engine \"{}\" was built by Octavo {} (file format {}) with kernels that this Octavo {} does not have: it is built "
-        "again from the model it holds, at each load; octavo rebuild {} does it once",
-        path, file->made_by().version(), file->made_by().format, engine::kVersion, path));
+    request.warn(
+        fmt::format("engine \"{}\" was built by Octavo {} (file format {}) with kernels that this Octavo {} does not have: the "
+                    "engine is built again from its model at each load; octavo rebuild {} builds it once",
+                    path, file->made_by().version(), file->made_by().format, engine::kVersion, path));
   }
   return rebuild(file, request);
 }

@@ -17,7 +17,7 @@ struct LoadRequest {
   std::string device = "cuda";  ///< which GPU "cuda" is
   std::string public_key;       ///< PEM, or a file's name: only what its owner signed is loaded; empty: anybody's
   bool upgrade = true;          ///< files of an earlier version are built again, from the model that they hold; false: refused
-  /// GPU kernels are compiled anew from the plan; machine code and launches of the file are not used (cuda/rebuild.h).
+  /// GPU kernels are compiled anew from the plan; machine code and launches of the file are not used (remake_code).
   bool rebuild_code = false;
   std::string timing_cache;                               ///< of such a build (PipelineOptions::Timing::cache)
   TaskWatcher progress;                                   ///< of such a build

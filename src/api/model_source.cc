@@ -17,7 +17,7 @@ bool later(const timespec& a, const timespec& b) {
 
 tl::unexpected<Error> changed(const std::string& file) {
   return fail(ErrorKind::io,
-              fmt::format("the model \"{}\" was written to after the engine was built from it, and an engine file holds its model\n"
+              fmt::format("the model \"{}\" changed after the engine was built from it, and an engine file must hold its model\n"
                           "  build the engine again, or build it without its model (keep_model false, --no-model)",
                           file));
 }

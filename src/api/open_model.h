@@ -41,7 +41,7 @@ class OpenModel {
 
   /// False when the options leave no dimension open, and no build found an input whose value decides shapes: `at` then needs nothing.
   [[nodiscard]] bool open() const { return open_ || !late().empty(); }
-  /// Inputs whose values are part of what an engine is built for, as far as builds have found them.
+  /// Inputs whose values decide shapes, as far as builds have found them: an engine is built for each set of these values.
   [[nodiscard]] std::set<std::string> late() const;
   /// As declared, with the dimensions that the options bind filled in; -1 where open.
   [[nodiscard]] const std::vector<onnx::InputInfo>& inputs() const { return inputs_; }

@@ -1,4 +1,4 @@
-// Codes behind float sums: the order of such a sum is free, so a value next to a rounding tie may go to either side of it.
+// Codes that float sums are rounded to. The order of such a sum is free, so a value next to a rounding tie may be rounded to either side.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace octavo::api {
 
-/// A value that another order of the sum gives differs by at most this part of the tensor's largest magnitude: half a thousandth of the values
-/// that 8 bits tell apart, half a step of 16 bits.
+/// Another order of the sum changes a value by at most this part of the tensor's largest magnitude. This is half a thousandth of the range
+/// of 8-bit codes, and half a step of 16-bit codes.
 inline constexpr double kSumTolerance = 1.0 / (1 << 17);
 
-/// What an element may be: from `least` to `most`, both ends included.
+/// The values that an element may have: from `least` to `most`, both ends included.
 struct Between {
   ir::Tensor least, most;
 };
@@ -22,9 +22,9 @@ struct Between {
 /// Which roundings count: those of values that depend on a float sum, or all, where float operations were rewritten.
 enum class Loose { sums, all };
 
-/// What `wanted` may be when every float value that is rounded to codes on the way from `known`, as far as it counts, is up to `tolerance` of its
-/// tensor's largest magnitude (and at least a thousandth of a step) more or less. `decided` is false where that does not bound it: rounded values are summed once more, or scales
-/// are computed; then any neighbouring code may be right. Cost: the reference between the values, a few times. Errors: those of the reference.
+/// The values that `wanted` may have if every float value that is rounded to codes on the way from `known` (and that `loose` selects) differs by up to `tolerance` of its
+/// tensor's largest magnitude (and at least by a thousandth of a step). `decided` is false if this gives no bound, because rounded values are summed again, or scales
+/// are computed; then any neighbouring code may be right. Cost: some evaluations by the reference between the values. Errors: those of the reference.
 struct AtTies {
   bool decided = false;
   Between between;

@@ -198,8 +198,4 @@ std::optional<ForeignFile> foreign_file(const std::string& path) {
   });
 }
 
-std::string foreign_text(const std::optional<ForeignFile>& file) {
-  return file ? fmt::format("; it is {}\n  {}", file->name, file->help) : std::string();
-}
-
 }  // namespace octavo

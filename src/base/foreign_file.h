@@ -19,8 +19,4 @@ struct ForeignFile {
 /// The same of a file, of which only the beginning is read, and the directory of an archive. Nothing for what cannot be read.
 [[nodiscard]] std::optional<ForeignFile> foreign_file(const std::string& path);
 
-/// "; it is a PyTorch checkpoint\n  export it ...": to follow a sentence about a file that cannot be read as what was asked for. Empty
-/// where nothing is known.
-[[nodiscard]] std::string foreign_text(const std::optional<ForeignFile>& file);
-
 }  // namespace octavo

@@ -1,4 +1,4 @@
-// Long work that somebody watches: what is being done, and whether it is still wanted. The watcher belongs to the calling thread, so
+// Long work with a watcher, which is told the current step and can stop the work. The watcher belongs to the calling thread, so
 // that the planner, the measurements and the reference evaluator need not hand a callback to one another.
 #pragma once
 

@@ -40,7 +40,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
     "input, 6 bad engine "
     "file,\n"
-    "7 file cannot be read or written, 8 check could not judge everything, 70 internal error (a bug in Octavo).";
+    "7 file cannot be read or written, 8 check could not compare everything, 70 internal error (a bug in Octavo).";
 
 /// `octavo serve` is written in Python: the Python package's command `octavo` takes it before this one sees it.
 Command add_serve(Arguments& app) {
@@ -86,18 +86,19 @@ int run_command(const std::vector<std::string>& arguments) {
       {"profile", "Time each region of the plan; write the files that trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"view", "Write a page that shows the plan as a graph, with times, memory and the ONNX graph", add_view},
-      {"check", "Judge each region of a model against the reference, bit for bit; or compare two models, or one with ONNX Runtime",
+      {"check",
+       "Compare each region of a model with the reference, bit for bit; or compare two models, or a model with ONNX Runtime",
        add_check},
-      {"serve", "Answer requests over HTTP and gRPC (the Python package's command)", add_serve},
+      {"serve", "Answer requests over HTTP and gRPC (a command of the Python package)", add_serve},
       {"doctor",
-       "Find scales, biases and ranges that are probably wrong, and say where each node runs; --system: describe this machine",
+       "Find scales, biases and ranges that are probably wrong, and show where each node runs; --system: describe this machine",
        add_doctor},
-      {"advise", "Say which Q/DQ pairs to drop, add, move or share, and how much time each change saves", add_advise},
+      {"advise", "Show which Q/DQ pairs to drop, add, move or share, and how much time each change saves", add_advise},
       {"quantize", "Quantize a float model on data: write ranges, a model with Q/DQ pairs, or an engine", add_quantize},
       {"eval", "Compare models, engines and tables on data: accuracy and signal to noise", add_eval},
       {"convert", "Turn a Q/DQ model into a calibration table and a float model, or the other way around", add_convert},
       {"rebuild", "Build engine files of an earlier version again, from the models that they hold", add_rebuild},
-      {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
+      {"cache", "Show, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<const Arguments*, Command>> commands;
   for (const Entry& entry : entries) {
     Arguments* sub = app.add_subcommand(entry.name, entry.help);

@@ -206,8 +206,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
         ErrorKind::usage,
         fmt::format("{} has no effect: --skipInference and --buildOnly measure nothing\n  leave out one of the two", measuring));
   }
-  if (skip && saved.empty())
-    return fail(ErrorKind::usage, "--skipInference without --saveEngine: nothing would be left of the build");
+  if (skip && saved.empty()) return fail(ErrorKind::usage, "--skipInference without --saveEngine: the build would write no file");
   if (!saved.empty()) {
     build.insert(build.begin() + 1, {model, "-o", saved});
     bench.insert(bench.begin() + 1, saved);

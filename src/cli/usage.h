@@ -9,7 +9,8 @@
 namespace octavo::cli {
 
 inline constexpr std::string_view kBenchmarkApp =
-    "\n  docs/from-openvino.md says what each option of benchmark_app is here, as in: octavo bench model.onnx --threads 4 "
+    "\n  docs/from-openvino.md lists the options of benchmark_app with their equivalents, for example: octavo bench model.onnx "
+    "--threads 4 "
     "--seconds 10";
 
 /// The message for arguments that were refused: the first unknown option with the nearest that the command has and the commands that do

@@ -149,8 +149,9 @@ Status Engine::adopt_constants(SharedMemory* shared) {
 Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, const Providers& providers, const Devices& devices) {
   OCTAVO_TRY(Engines all, load_all(path, providers, devices));
   if (all.size() == 1) return std::move(all.front());
-  return fail(ErrorKind::unsupported, fmt::format("engine \"{}\": it holds engines for {} sets of shapes, one is wanted here\n  {}",
-                                                  path, all.size(), shapes_text(all)));
+  return fail(ErrorKind::unsupported,
+              fmt::format("engine \"{}\": it holds engines for {} sets of shapes; this call needs one\n  {}", path, all.size(),
+                          shapes_text(all)));
 }
 
 Result<Engines> Engine::load_all(const std::string& path, const Providers& providers, const Devices& devices) {
@@ -264,7 +265,7 @@ Status Engine::find_devices(const Devices& devices, std::string_view who) {
     devices_[d] = *found;
   }
   if (plan_.devices.size() > 1 && plan_.images > 1)
-    return fail(ErrorKind::bad_engine, fmt::format("{}: image after image is for plans on the host alone", who));
+    return fail(ErrorKind::bad_engine, fmt::format("{}: only plans on the host can run image by image", who));
   return {};
 }
 

@@ -71,16 +71,16 @@ class Engine {
   [[nodiscard]] std::string summary(const Notes& more = {}) const;
 
   [[nodiscard]] const region::Plan& plan() const { return plan_; }
-  /// Computed from what the engine holds, for a loaded one when it is first asked for: one pass over its constants.
+  /// Computed from the contents of the engine; for a loaded engine at the first call, by one pass over its constants.
   [[nodiscard]] const std::string& plan_hash() const;
   /// Who built it: this Octavo, or the one that wrote the file.
   [[nodiscard]] const MadeBy& made_by() const { return made_by_; }
   /// The model and the options that it was built from.
   [[nodiscard]] const Origin& origin() const { return origin_; }
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
-  /// What whoever built the engine file wrote down for whoever runs it ("preprocess"); nothing here reads it.
+  /// Notes of the program that built the engine file for the program that runs it ("preprocess"). This module does not read them.
   [[nodiscard]] const Notes& notes() const { return origin_.notes; }
-  /// What the model says of itself, as JSON (api/description.h); empty: unknown. Kept in the file's summary section; nothing here reads it.
+  /// Metadata of the model as JSON (api/description.h); empty: unknown. Kept in the file's summary section. This module does not read it.
   [[nodiscard]] const std::string& about() const { return origin_.about; }
   [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Null for a region of another device.
@@ -144,11 +144,11 @@ struct Address {
   region::DeviceId space = region::kHost;
 };
 
-/// Threads for a context of a loaded engine where nobody says how many: those that it was planned for, but not more than
+/// The default number of threads for a context of a loaded engine: the number that it was planned for, but at most
 /// available_cores().
 [[nodiscard]] int threads_here(const region::Plan& plan);
 
-/// What one thread needs to run an engine: arenas, and an executor for each device. Not for two threads at once; keeps its engine
+/// The state that one thread needs to run an engine: arenas, and an executor for each device. Not for two threads at once; keeps its engine
 /// alive.
 class Context {
  public:

@@ -44,10 +44,11 @@ inline constexpr std::uint32_t kOldestReadable = 4;
 
 /// Names of sections. Of several plans, engine/set.h says what the ids are.
 namespace section {
-inline constexpr std::string_view kSet = "set";            ///< JSON: which constants are whose, in a file of several plans
-inline constexpr std::string_view kPlan = "plan";          ///< region::to_json
-inline constexpr std::string_view kSummary = "summary";    ///< JSON: what the processor must have, notes, what the model says of itself
-inline constexpr std::string_view kGraph = "graph";        ///< the normalized graph as text, without large constants; optional
+inline constexpr std::string_view kSet = "set";    ///< JSON: which constants are whose, in a file of several plans
+inline constexpr std::string_view kPlan = "plan";  ///< region::to_json
+inline constexpr std::string_view kSummary =
+    "summary";                                       ///< JSON: what the processor must have, notes, what the model says of itself
+inline constexpr std::string_view kGraph = "graph";  ///< the normalized graph as text, without large constants; optional
 inline constexpr std::string_view kConstant = "constant";  ///< a constant buffer of the plan, raw; its id is its BufferId
 inline constexpr std::string_view kBuild = "build";        ///< JSON: the options of the build; optional
 // What the engine was built from, for a rebuild: optional, not read by a normal load, and its checksums are compared when it is read.
@@ -103,7 +104,7 @@ struct Container {
 class MappedFile {
  public:
   [[nodiscard]] static Result<std::unique_ptr<MappedFile>> open(const std::string& path);
-  /// The same as a copy in memory of its own, which nobody else can change: for files that are verified before they are used.
+  /// The same as a private copy in memory, which no other process can change: for files that are verified before they are used.
   [[nodiscard]] static Result<std::unique_ptr<MappedFile>> copy(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

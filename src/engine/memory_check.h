@@ -1,4 +1,4 @@
-// A run in memory filled with patterns: finds results that a region leaves unwritten, and writes outside of what it stores.
+// A run in memory filled with patterns. It finds results that a region leaves unwritten, and writes outside of its results.
 #pragma once
 
 #include <cstdint>

@@ -123,7 +123,7 @@ Status verify_signature(std::span<const std::byte> file, const std::string& publ
   const auto body = file.first(file.size() - kSignatureBytes);
   if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1 ||
       EVP_DigestVerify(context.get(), chars(signature), signature.size(), chars(body), body.size()) != 1)
-    return bad(fmt::format("its signature by the key {} does not fit: the file was changed after it was signed", hex(wanted)));
+    return bad(fmt::format("its signature by the key {} does not match: the file was changed after it was signed", hex(wanted)));
   return {};
 }
 #else

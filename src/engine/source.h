@@ -37,7 +37,7 @@ class ModelSource {
 /// What an engine is beside its plan.
 struct Origin {
   std::shared_ptr<const ModelSource> model;  ///< null: not kept
-  std::string build;                         ///< JSON: the options (api/rebuild.h)
+  std::string build;                         ///< JSON: the options (build_text of api/load.h)
   Notes notes;                               ///< Engine::notes
   std::string about;                         ///< Engine::about
 };
@@ -53,7 +53,7 @@ struct Part {
 /// An engine file that is open: mapped, its container checked. Says who built it, and gives the model back, whatever its version.
 class EngineFile : public std::enable_shared_from_this<EngineFile> {
  public:
-  /// `public_key` (PEM): the file must be signed with it, and is read into memory that nobody else can change; empty: it is mapped. Errors:
+  /// `public_key` (PEM): the file must be signed with it, and is read into memory that no other process can change; empty: it is mapped. Errors:
   /// io; bad_engine (read_container, verify_signature); usage for the key.
   [[nodiscard]] static Result<std::shared_ptr<const EngineFile>> open(const std::string& path, const std::string& public_key = {});
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -118,7 +118,7 @@ ThreadPool::~ThreadPool() {
   if (load_) load_->threads.fetch_sub(size_, std::memory_order_relaxed);
 }
 
-/// What is left for `worker`, and the word that says so; false if nothing is, or the job is over.
+/// The rest of the share of `worker`, and the word that holds it; false if there is none, or if the job is over.
 bool ThreadPool::left_of(int worker, int pieces, std::uint32_t job, Left& seen, Left& left) const {
   seen = left = shares_[static_cast<std::size_t>(worker)].left.load(std::memory_order_acquire);
   const auto age = static_cast<std::int32_t>(job - seen.job);
@@ -169,7 +169,7 @@ bool ThreadPool::steal(int worker, int pieces, std::uint32_t job) {
   }
 }
 
-/// Pieces of a job are done; whoever does the last begins the next job of the list.
+/// Pieces of a job are done. The worker that does the last one begins the next job of the list.
 void ThreadPool::finish(int pieces, std::uint32_t job, int worker) {
   if (pending_.fetch_sub(pieces) == pieces) begin_job(static_cast<int>(job - job_.first) + 1, worker);
 }

@@ -1,5 +1,5 @@
-// A persistent pool of worker threads: one a context. The calling thread is worker 0. Every worker has a share of the tasks that is
-// the same in every run; those that are done take what others have not begun (docs/threads.md).
+// A persistent pool of worker threads: one for each context. The calling thread is worker 0. Every worker has a share of the tasks that is
+// the same in every run. A worker without tasks takes tasks that others have not begun (docs/threads.md).
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ struct CoreLoad {
 
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
-/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left. All
-/// threads of a pool, the caller too, ask the system for short turns (engine/short_turns.h).
+/// `run`. A job is done when its tasks are done; it does not wait for a worker that slept or lost its core and found no task left. All
+/// threads of a pool, the caller too, ask the system for short time slices (engine/short_turns.h).
 /// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
@@ -50,9 +50,9 @@ class ThreadPool {
   }
 
   /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..k-1, k = min(tasks, size), and is one
-  /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). One or two workers get theirs in one call; more take half of what
-  /// is left of it at a time, from the front. Who has none left takes half of what is left of the largest share, from its back. Returns
-  /// when all tasks are done; what workers wrote is visible to the caller.
+  /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). With one or two workers, each gets its share in one call. With more, a worker takes half of the
+  /// rest of its share at a time, from the front. A worker without a rest takes half of the largest rest, from its back. Returns
+  /// when all tasks are done; the caller then sees all writes of the workers.
   template <class Body>
   void run(int tasks, Body&& body) {
     if (size_ == 1 || tasks <= 1) {
@@ -71,9 +71,9 @@ class ThreadPool {
     }
   }
 
-  /// Jobs 0..jobs-1, each as `run` does one of tasks(job), in order: body(job, begin, end, worker). Whoever ends a job begins the next,
-  /// so a caller that has lost its core stops the others only where it is in the middle of a task. A job of one task is run by whoever
-  /// ended the one before, as the worker that it is.
+  /// Runs jobs 0..jobs-1 in order, each of tasks(job) tasks, as `run` does: body(job, begin, end, worker). The worker that ends a job begins the next,
+  /// so a caller that has lost its core stops the others only if it is in the middle of a task. A job of one task is run by the worker that
+  /// ended the job before.
   template <class Tasks, class Body>
   void run_all(int jobs, const Tasks& tasks, const Body& body) {
     if (size_ == 1) {
@@ -93,7 +93,7 @@ class ThreadPool {
   using Call = void (*)(void*, int job, int begin, int end, int worker);
   using TasksOf = int (*)(const void*, int job);
 
-  /// The jobs of one call of the caller's. Read by whoever ends a job.
+  /// The jobs of one call of run_all. The worker that ends a job reads it.
   struct List {
     TasksOf tasks_of = nullptr;
     const void* at = nullptr;
@@ -105,7 +105,7 @@ class ThreadPool {
     std::uint32_t job = 0;
     std::int32_t tasks = 0;
   };
-  /// What is left of a worker's share, in pieces of Number::tasks / 65535 tasks (one, up to 65535); of an earlier job: all of it.
+  /// The rest of a worker's share, in pieces of Number::tasks / 65535 tasks (one task, up to 65535). If the job is an earlier one, the whole share is left.
   struct Left {
     std::uint32_t job = 0;
     std::uint16_t begin = 0, end = 0;

@@ -108,22 +108,22 @@ Engine load(const nb::object& path, std::optional<int> threads, const nb::object
 }
 
 constexpr const char* kLoadDoc =
-    "Loads an engine: a path of a file that Engine.save wrote (it is mapped, not read), or its bytes. Checked whole.\n\n"
+    "Loads an engine from a file that Engine.save wrote (a path; the file is mapped, not read) or from its bytes. The whole file "
+    "is checked.\n\n"
     "An engine file for a GPU is a program: it holds machine code, which the GPU runs with the rights of this process. Load such "
     "files from others\n"
-    "with verify or code=\"rebuild\" only. A file for the CPU holds no code (docs/hostile.md).\n\n"
-    "threads: threads to run with; None: as many as it was built for, at most the cores of this machine.\n"
+    "only with verify or code=\"rebuild\". A file for the CPU holds no code (docs/hostile.md).\n\n"
+    "threads: threads to run with; None: the number that it was built for, at most the cores of this machine.\n"
     "verify: a public Ed25519 key, as PEM (str or bytes) or the path of a PEM file: the whole file must be signed with its private "
     "half, as\n"
-    "    `octavo build --sign KEY` does it; it is read into memory then.\n"
-    "code: \"file\": the machine code in the file runs as it is. \"rebuild\": it is not used, nor are its launches; the GPU "
-    "kernels of the plan are\n"
-    "    compiled anew by NVRTC, once for a user and a machine.\n"
-    "upgrade: a file of an earlier version is built again from the model it holds, with a UserWarning; False: it raises "
-    "EngineFileError.\n"
+    "    by `octavo build --sign KEY`. The file is then read into memory.\n"
+    "code: \"file\": the machine code in the file runs. \"rebuild\": neither it nor its launches are used; NVRTC compiles the GPU "
+    "kernels of the\n"
+    "    plan again, once for each user and machine.\n"
+    "upgrade: a file of an earlier version is built again from its model, with a UserWarning; False: it raises EngineFileError.\n"
     "Raises FileError; EngineFileError (damaged, foreign, of a later version, not signed by the key); UnsupportedError (the "
     "processor lacks\n"
-    "something); what build raises where a file is built again.";
+    "instructions); the errors of build if a file is built again.";
 
 }  // namespace
 

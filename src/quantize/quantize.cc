@@ -20,16 +20,15 @@ Result<Outcome> quantize(const onnx::Parsed& parsed, const onnx::Model& model, c
     OCTAVO_TRY(out.gains, gains_of(options, [&](const Options& o) { return Run(parsed, model, data, o).run(); }));
   }
   if (few) {
-    out.warnings.push_back(
-        fmt::format("{} sample{}: biases are not corrected, which takes at least {}: the shift of so few does not hold "
-                    "for others",
-                    data.size(), data.size() == 1 ? "" : "s", kForSamples));
+    out.warnings.push_back(fmt::format(
+        "{} sample{}: biases are not corrected, because the shift that fewer than {} samples show does not hold for other data",
+        data.size(), data.size() == 1 ? "" : "s", kForSamples));
   }
   if (few_for_best) {
-    out.warnings.push_back(fmt::format(
-        "{} sample{}: ranges are those with the least squared error (mse), because what layers make of fewer than {} does not "
-        "hold for others",
-        data.size(), data.size() == 1 ? "" : "s", kForSamples));
+    out.warnings.push_back(
+        fmt::format("{} sample{}: ranges are those with the least squared error (mse), because results of layers on fewer than {} "
+                    "samples do not hold for other data",
+                    data.size(), data.size() == 1 ? "" : "s", kForSamples));
   }
   return out;
 }

@@ -37,12 +37,12 @@ struct Options {
   /// With ranges only: also make the float model that belongs to them, whose channels are equalized, whose weights lie on the codes
   /// that they are rounded to, and whose biases are corrected. The ranges are those of its tensors, and of no other model.
   bool float_model = false;
-  /// A layer whose results keep less than this, in dB, when it alone is rounded stays float, provided that the outputs keep at least one dB
-  /// more by it: float costs time. With ranges only, the tensor that it reads gets none. 0: every layer is rounded. Layers of usual
-  /// networks keep 28 to 45 dB: what is below is a tensor whose channels share one scale and differ by orders of magnitude, and one such
-  /// layer can cost more than all others together, or next to nothing.
+  /// A layer stays float if its results have a signal to noise below this, in dB, when only this layer is rounded, and if the outputs gain at least one dB
+  /// by it, because float costs time. With ranges only, the tensor that it reads gets no range. 0: every layer is rounded. Layers of usual
+  /// networks have 28 to 45 dB. Lower values come from a tensor whose channels share one scale and differ by orders of magnitude. One such
+  /// layer can cost more than all others together, or almost nothing.
   double least_layer_sqnr = 22;
-  /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
+  /// > 0: the network is fitted in this number of stages, each to the final results of the stages before it. 0: each layer is
   /// fitted to its own rounded input only.
   int stages = 0;
   /// With pairs: layers leave int8 until this holds on the data (docs/quantize.md); it needs no `measure`.
@@ -54,7 +54,7 @@ struct Options {
   /// How good a network's answers on the data are, 0 to 1: for AccuracyBound::max_drop.
   std::function<Result<double>(const Network&)> score;
   std::string score_name = "top-1";
-  /// Also quantize without any correction, and with one correction more each time: Outcome::gains. As many more runs as corrections.
+  /// Also quantize without any correction, and then with one more correction each time: Outcome::gains. One more run for each correction.
   bool gains = false;
   bool measure = true;  ///< compare the outputs with the float network's on the data
   int threads = 1;
@@ -85,17 +85,17 @@ struct LayerResult {
 /// cost} as JSON. Absent when every layer is int8.
 inline constexpr const char* kKeptFloat = "octavo.kept_float";
 
-/// What one correction did to the signal to noise at the outputs, added to those before it.
+/// The signal to noise at the outputs with one correction added to those before it.
 struct Gain {
   std::string correction;
   double sqnr = 0;  ///< dB on the data; infinite without an error
 };
 
-/// By which ranges a detector's scores at objects change less, on the data.
+/// The ranges with which a detector's scores at objects change less, on the data.
 struct ScoreChoice {
-  Method first = Method::best;   ///< what was asked for
+  Method first = Method::best;   ///< the method that the caller gave
   Method chosen = Method::best;  ///< this, or minmax
-  std::size_t objects = 0;       ///< 0: nothing to choose by, and minmax was not tried
+  std::size_t objects = 0;       ///< 0: there was nothing to compare, and minmax was not tried
   double change = 0;             ///< mean change of the scores with ranges by `first`
   std::optional<double> minmax;  ///< the same with ranges by min-max
 };
@@ -115,9 +115,9 @@ struct Outcome {
   std::size_t samples = 0;
   std::int64_t raised_from = 0;  ///< the model's opset where it had to become 13; 0: it stayed
   [[nodiscard]] ir::Ranges ranges() const;
-  /// Nodes that the search gave to bfloat16. The model does not say so: `rules_for` them makes the rules that a build needs.
+  /// Nodes that the search gave to bfloat16. The model does not record this; `rules_for` makes the rules that a build needs.
   [[nodiscard]] std::set<std::string> bfloat16() const;
-  /// {tensor: largest magnitude / 127}: what is left of them in a table without zero points.
+  /// {tensor: largest magnitude / 127}: the ranges in a table without zero points.
   [[nodiscard]] std::map<std::string, float> scales() const;
   /// Everything above but the model, as JSON.
   [[nodiscard]] std::string report() const;

@@ -9,8 +9,8 @@ namespace octavo::reference {
 /// Terms of a block are added one after the other, from 0. Sums of up to one block are therefore sums in order.
 inline constexpr std::int64_t kSumBlock = 128;
 
-/// Sums of blocks, added in pairs: the first with the second, the third with the fourth, then the sums of those, and so on; what has no partner waits.
-/// At the end those that wait are added up, the latest first.
+/// Sums of blocks, added in pairs: the first with the second, the third with the fourth, then the sums of those, and so on. A sum without a partner waits.
+/// At the end the waiting sums are added, the latest first.
 class PairwiseSum {
  public:
   void push(float sum) {

@@ -1,4 +1,4 @@
-// Kernels of another version than the engine was built with: an error that whoever loads engines tells from others, since a rebuild mends it.
+// The error for an engine that was built with other versions of kernels. Loaders distinguish it from other errors, because a rebuild fixes it.
 #pragma once
 
 #include <fmt/format.h>

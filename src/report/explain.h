@@ -1,4 +1,4 @@
-// The plan for people and for programs: what runs, from which ONNX nodes, in which precision, by which tactic, and why.
+// The plan as text and as JSON: the regions with their ONNX nodes, precisions, tactics and reasons.
 #pragma once
 
 #include <set>
@@ -24,17 +24,17 @@ struct Filter {
 /// Indices of the regions that the filter admits. Fails with `usage` when there is none, naming the nearest names.
 [[nodiscard]] Result<std::vector<std::size_t>> select(const region::Plan& plan, const Filter& filter);
 
-/// One line a region (number, precision, tactic, ONNX nodes, reason) and the totals. "conv1 + relu1 (+4)": four more nodes, Q/DQ
-/// mostly, went into it; `details` lists them.
+/// One line for each region (number, precision, tactic, ONNX nodes, reason), and the totals. "conv1 + relu1 (+4)": four more nodes, mostly Q/DQ,
+/// are part of it; `details` lists them.
 [[nodiscard]] std::string table(const region::Plan& plan);
 /// Everything about the given regions: nodes, tensors with types and scales, programs, costs, and each alternative with its
 /// refusal.
 [[nodiscard]] std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions);
 /// The same as JSON, with the totals; keys sorted, the same text for the same plan. `plan_hash`: the engine's (its plan has no
-/// constants left to hash). `laws`: what the laws did; null where nobody kept it (engine files). `built_by`: as report::document.
+/// constants left to hash). `laws`: the applied rules; null if they were not kept (engine files). `built_by`: as report::document.
 [[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
                                   const LawLog* laws = nullptr, const std::string& built_by = {});
-/// A quantizer in full for few entries; the range of many.
+/// A quantizer: in full if it has few entries, otherwise the range of its scales.
 [[nodiscard]] std::string brief(const ir::Quantizer& q);
 /// The totals in two lines.
 [[nodiscard]] std::string summary(const region::Plan& plan);

@@ -1,5 +1,5 @@
-// What the laws and rules did to a part of a model, and which Q/DQ nodes gave a tensor its grid: for `explain` of a model (an
-// engine file keeps neither its graph nor what happened to it).
+// The laws and rules that were applied to a part of a model, and the Q/DQ nodes that gave a tensor its grid: for `explain` of a model (an
+// engine file keeps neither its graph nor the applied rules).
 #pragma once
 
 #include <set>
@@ -26,11 +26,11 @@ struct LawLog {
 };
 /// "view u8(0.02,0) of relu \"y\"": where a rule was applied.
 [[nodiscard]] std::string place_of(const LawLog::Applied& applied);
-/// What concerns these ONNX nodes; empty `nodes`: everything.
+/// The part of the log about these ONNX nodes; empty `nodes`: everything.
 [[nodiscard]] LawLog laws_at(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes);
 
-/// Every rule that was applied where one of these ONNX nodes took part, in order, with its equation; then what was refused there
-/// and why. Empty `nodes`: all of them. One line says so when there were none.
+/// Every rule that was applied to one of these ONNX nodes, in order, with its equation; then the rules that were refused there
+/// and why. Empty `nodes`: all of them. If there were none, one line that says so.
 [[nodiscard]] std::string law_log(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes);
 
 /// Names of the ONNX nodes that are QuantizeLinear or DequantizeLinear (or the like) in the graph as imported.
@@ -42,13 +42,13 @@ struct GridOrigin {
   std::set<std::string> quantizing;  ///< the Q/DQ nodes that the text names
   std::set<std::string> makers;      ///< ONNX nodes that make the tensor
 };
-/// A tensor of the normalized graph: the Q/DQ nodes whose views reach it. One that only the imported graph has: the pairs behind
-/// it. A tensor without any says so.
+/// For a tensor of the normalized graph: the Q/DQ nodes whose views reach it. For a tensor that only the imported graph has: the pairs behind
+/// it. The text says if there are none.
 [[nodiscard]] GridOrigin grid_of(const ir::Graph& imported, const ir::Graph& normalized, const std::string& tensor);
 
-/// What became of a tensor that the imported graph has and the normalized one has not: the last rule that was applied to the node
-/// that made it, and the tensors that its ONNX nodes make now. Two lines at most; empty when the tensor is still there, or never
-/// was.
+/// For a tensor that the imported graph has and the normalized graph does not have: the last rule that was applied to the node
+/// that made it, and the tensors that its ONNX nodes make now. At most two lines; empty if the tensor still exists, or never
+/// existed.
 [[nodiscard]] std::string fate_of(const ir::Graph& imported, const ir::Graph& normalized,
                                   const std::vector<rewrite::RunReport>& reports, const std::string& tensor);
 

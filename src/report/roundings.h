@@ -1,4 +1,4 @@
-// Roundings that a placement of Q/DQ demands inside regions: which ONNX nodes, where, and what they cost.
+// Text about the roundings that a placement of Q/DQ demands inside regions: their ONNX nodes, places and costs.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace octavo::report {
 
-/// A line or two each, and what leaving out all would change. `measured`: what the times are.
+/// One or two lines for each, and the change if all are left out. `measured`: whether the times are measured or estimated.
 [[nodiscard]] std::string text(const plan::Roundings& roundings, bool measured);
-/// The same for programs; keys sorted. A time that nobody has is left out.
+/// The same as JSON; keys sorted. Unknown times are left out.
 [[nodiscard]] std::string to_json(const plan::Roundings& roundings, bool measured);
-/// One line for `explain`'s summary, without times; says so when there is none.
+/// One line for the summary of `explain`, without times, also if there are none.
 [[nodiscard]] std::string summary(const std::vector<plan::Rounding>& roundings);
 
 }  // namespace octavo::report

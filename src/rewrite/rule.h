@@ -16,7 +16,7 @@
 
 namespace octavo::rewrite {
 
-/// What a rule did at one node. `no_match`: the rule is not about this node (silent). `refused`: it is, but a condition fails.
+/// The outcome of a rule at one node. `no_match`: the rule does not apply to this kind of node (silent). `refused`: it does, but a condition fails.
 struct Outcome {
   enum class Kind { no_match, refused, applied } kind = Kind::no_match;
   std::optional<Reason> reason;  ///< refused: the condition that failed, with the values

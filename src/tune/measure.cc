@@ -21,7 +21,7 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-/// What else a machine does only adds to a time.
+/// Other work of the machine can only lengthen a time.
 double lower_quartile(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 4), v.end());
   return v[v.size() / 4];
@@ -41,7 +41,7 @@ bool disturbed(std::vector<double> v) {
   return v[v.size() / 2] > v.front() * kApart + kFloor;
 }
 
-/// A tactic made ready: its mean or median of so many runs.
+/// A tactic that is ready to run. It returns the mean or median of a number of runs.
 using Run = std::function<Result<double>(int runs)>;
 
 constexpr int kMostCopies = 16;
@@ -54,7 +54,7 @@ constexpr double kLong = 10;         // times what was asked for a tactic: one t
 constexpr double kMostOfBudget = 4;  // times what was asked for a tactic: what its turns may take, after kFewRounds
 constexpr int kMostRuns = 16000;
 
-/// From here on constants are packed, and held, for no longer than they are timed: they are most of what a build has in memory.
+/// From here on, constants are packed, and are held only while they are timed, because they are most of the memory of a build.
 constexpr std::size_t kLargeConstants = std::size_t{1} << 20;
 
 /// A tactic of the host: compiled, and its runner, of one region first and of several copies later. Either may be gone for a while.
@@ -84,9 +84,9 @@ class OnHost {
     copies_ = copies;
     return {};
   }
-  /// From now on the runner that is made is the last: what it is made of is not kept beside.
+  /// From now on, the next runner is the last one, so the objects that it is made of are not kept.
   void last(int copies) { last_ = true, last_copies_ = copies; }
-  /// What it holds goes; it is made anew when it is run again.
+  /// Frees its memory. It is made again when it runs again.
   void release() { runner_ = nullptr, artifact_.reset(); }
   void release_runner() { runner_ = nullptr; }
 
@@ -112,7 +112,7 @@ class OnHost {
   bool last_ = false;
 };
 
-/// Of constants of so many bytes in all, so that the caches of the cores that read them do not hold all of them from one run to the next.
+/// The number of copies of constants that have this many bytes together, so that the caches do not hold all of them from one run to the next.
 int cold_copies(std::size_t constants, int threads) {
   if (constants >= cold_bytes() * static_cast<std::size_t>(std::max(threads, 1)) * 2 / 3) return 1;
   return static_cast<int>(std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies));

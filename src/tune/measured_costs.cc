@@ -78,7 +78,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   return times;
 }
 
-/// Times of the candidates (offers by `slots`): of a part of the region where the estimates say that it runs long.
+/// Times of the candidates (offers by `slots`). If the region runs long by the estimates, a part of it is timed.
 Result<std::vector<TacticSeconds>> MeasuredCosts::time_part_or_all(const region::Region& region, const region::Plan& plan,
                                                                    const std::vector<region::Offer>& offers,
                                                                    const std::vector<std::size_t>& slots,
@@ -97,7 +97,7 @@ Result<std::vector<TacticSeconds>> MeasuredCosts::time_part_or_all(const region:
   return measure(region, plan, candidates, each, options_.devices);
 }
 
-/// The offers that have to be timed: those without a usable time, but for what the effort leaves out.
+/// The offers that have to be timed: those without a usable time, except those that the effort leaves out.
 std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, const region::Plan& plan,
                                                 const std::vector<region::Offer>& offers) const {
   const std::string key = region::key(region, plan);
@@ -124,15 +124,15 @@ std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, co
   return out;
 }
 
-/// On another device than the host: compiles what all regions of the plan will be timed by, at a time, so that all cores have work; the
-/// provider keeps the code. What fails is told when its region is timed.
+/// On a device other than the host: compiles the tactics with which all regions of the plan will be timed, together, so that all cores have work. The
+/// provider keeps the code. An error is reported when its region is timed.
 void MeasuredCosts::compile_ahead(const region::Plan& plan) {
   std::vector<region::Plan> plans;
   for (const region::Region& r : plan.regions) add_ahead(r, plan, plans);
   compile(plans);
 }
 
-/// A plan of what the region will be timed by, unless that has been compiled.
+/// A plan of the tactics with which the region will be timed, unless they have been compiled.
 void MeasuredCosts::add_ahead(const region::Region& r, const region::Plan& plan, std::vector<region::Plan>& plans) {
   if (r.device == region::kHost || region::is_transfer(r, plan) || !compiled_.insert(region::key(r, plan)).second) return;
   std::vector<region::Offer> offers;
@@ -155,7 +155,7 @@ void MeasuredCosts::compile(std::vector<region::Plan>& plans) {
 }
 
 /// Kernels of all candidates are compiled together, as many of each region as the effort allows for all of them. That follows from the
-/// plans alone, never from what the cache has: a build with a full cache asks it for the same times.
+/// plans alone, never from the contents of the cache, so a build with a full cache asks it for the same times.
 void MeasuredCosts::notice(const region::Plan& plan, bool last) {
   for (const region::Region& r : plan.regions) {
     if (r.device == region::kHost || region::is_transfer(r, plan)) continue;
@@ -207,7 +207,7 @@ std::vector<char> MeasuredCosts::among_first(const region::Region& region, const
   return out;
 }
 
-/// A time that was disturbed counts for a while, so that builds one after the other agree, and is taken again then.
+/// A disturbed time is used for a while, so that successive builds agree, and then measured again.
 bool MeasuredCosts::usable(const Timing& t) const {
   return t.seconds >= 0 && (t.disturbed == 0 || options_.strict || now_ - t.disturbed < kDisturbedSeconds);
 }

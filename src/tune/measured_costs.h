@@ -1,4 +1,4 @@
-// Costs that the planner may believe: from the timing cache, or measured now and remembered there.
+// Measured costs for the planner: from the timing cache, or measured now and added to it.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@
 namespace octavo::tune {
 
 struct TuneOptions {
-  /// What regions of another device than the host are timed on, and Where::device of these times; empty: plans are the host's.
+  /// The devices on which regions are timed that do not run on the host, and Where::device of these times; empty: plans are the host's.
   engine::Devices devices;
   std::string device;
   int effort = plan::kDefaultEffort;  ///< what is timed, and how long (plan/effort.h)
   double compile_seconds = 0;         ///< of one core, for a kernel of a device other than the host; 0: not bounded by time
   int cores = engine::available_cores();
   int threads = 1;
-  bool strict = false;                          ///< a time that the cache does not have is an error
+  bool strict = false;                          ///< a time that is missing in the cache is an error
   std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
 };
 
@@ -46,7 +46,7 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] bool tries_variants() const override { return effort_.variants; }
   [[nodiscard]] plan::CostSource source() const override { return plan::CostSource::measured; }
 
-  /// What this object measured, to be merged into the file: pins that were set there meanwhile stay.
+  /// The times that this object measured, to be merged into the file. Pins that were set in the file meanwhile stay.
   [[nodiscard]] const TimingCache& fresh() const { return fresh_; }
   [[nodiscard]] int measured() const { return measured_; }  ///< times taken by this object
 

@@ -188,8 +188,9 @@ Result<TimingCache> TimingCache::read(const std::string& path) {
   if (text.str().empty()) return TimingCache();  // `mktemp`, `touch`
   auto parsed = parse(text.str());
   if (!parsed)
-    return fail(parsed.error().kind, fmt::format("timing cache {}: {}\n  mend the line, or delete the file: it is made again", path,
-                                                 parsed.error().message));
+    return fail(parsed.error().kind,
+                fmt::format("timing cache {}: {}\n  correct the line, or delete the file; the next build makes a new one", path,
+                            parsed.error().message));
   return parsed;
 }
 

@@ -102,11 +102,11 @@ TEST_F(Rebuild, AFileOfAnEarlierVersionIsBuiltAgain) {
   const auto all = load();
   ASSERT_TRUE(all) << all.error().message;
   ASSERT_EQ(warned_.size(), 1U);
-  EXPECT_EQ(warned_[0],
-            fmt::format(
-                "engine \"{0}\" was built by Octavo 0.0.9 (file format {1}) with kernels that this Octavo {2} does not have: it is "
-                "built again from the model it holds, at each load; octavo rebuild {0} does it once",
-                file_, engine::kFormat, engine::kVersion));
+  EXPECT_EQ(
+      warned_[0],
+      fmt::format("engine \"{0}\" was built by Octavo 0.0.9 (file format {1}) with kernels that this Octavo {2} does not have: "
+                  "the engine is built again from its model at each load; octavo rebuild {0} builds it once",
+                  file_, engine::kFormat, engine::kVersion));
   const auto& is = all->front();
   EXPECT_EQ(is->plan_hash(), was->plan_hash());
   EXPECT_EQ(is->notes(), (engine::Notes{{"preprocess", "kept"}}));
@@ -264,7 +264,7 @@ TEST_F(Rebuild, AModelThatWasWrittenToIsNotKept) {
   const Status refused = again->engine->save(file_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::io);
-  EXPECT_NE(refused.error().message.find("was written to after the engine was built from it"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("changed after the engine was built from it"), std::string::npos)
       << refused.error().message;
 }
 

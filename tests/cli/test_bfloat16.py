@@ -76,7 +76,7 @@ def test_errors(tmp_path):
         assert text in octavo("build", FP32, *COMMON, "-o", engine, *extra, code=2)
         assert not engine.exists()
     octavo("build", FP32, *COMMON, "-o", engine)
-    assert "has no effect: it is about building" in octavo("bench", engine, "--max-error", 0.1, code=2)
+    assert "has no effect: it applies to builds" in octavo("bench", engine, "--max-error", 0.1, code=2)
 
 
 @pytest.mark.parametrize("network", ["bert_like", "vit_like"])
@@ -96,7 +96,7 @@ def test_attention_takes_part(tmp_path, computes, network):
     regions = json.loads(octavo("explain", path, *options, *rule, "--json"))["regions"]
     assert sum(r["tactic"].startswith("cpu.attention.bf16.queries.") and r["precision"] == "bfloat16" for r in regions) == 2
     assert not any("matmul" in r["tactic"] for r in regions)
-    assert "both matrices rounded to it, sums in float32" in octavo("explain", path, *options, *rule)
+    assert "both matrices are rounded to bfloat16, sums are float32" in octavo("explain", path, *options, *rule)
     apart = json.loads(octavo("explain", path, *options, *rule, "--disable", "attention", "--json"))["regions"]
     assert sum(r["tactic"].startswith("cpu.matmul.bf16.rows.") for r in apart) == 4
     for more in ((), ("--disable", "attention")):

@@ -50,7 +50,7 @@ def files(tmp_path_factory):
 def test_a_model_agrees_with_its_engine_in_either_order(files):
     for pair in ((FP32, files / "fp32.octavo"), (files / "fp32.octavo", FP32), (files / "fp32.octavo", files / "fp32.octavo")):
         done = check(*pair, *(QUICK if FP32 in pair else ()))
-        assert "\nok: gaps are at most 0.0001 + 0.0001 of the second's magnitude" in done.stdout and "equal" in done.stdout
+        assert "\nok: differences are at most 0.0001 + 0.0001 of the second model's magnitude" in done.stdout and "equal" in done.stdout
         assert "position" not in done.stdout
     done = json.loads(check(FP32, files / "fp32.octavo", *QUICK, "--input", PICTURE, "--scale", "1/255", "--json").stdout)
     assert done["ok"] and done["inputs"] == 1 and done["outputs"][0]["name"] == "head" and done["outputs"][0]["largest_gap"] == 0
@@ -72,7 +72,7 @@ def test_eval_matches_by_position_too(files):
 
 def test_a_difference_is_found_and_named(files):
     done = check(FP32, files / "changed.onnx", *QUICK, "--input", PICTURE, "--scale", "1/255", code=1)
-    assert "DIFFERENT" in done.stdout and '"head": the largest gap is at [0,3]' in done.stdout and "1 of 10" in done.stdout
+    assert "DIFFERENT" in done.stdout and '"head": the largest difference is at [0,3]' in done.stdout and "1 of 10" in done.stdout
     needed = float(done.stdout.split("with --atol ")[1].split()[0])
     assert 0.4 < needed < 0.6
     check(FP32, files / "changed.onnx", *QUICK, "--input", PICTURE, "--scale", "1/255", "--atol", needed)
@@ -94,7 +94,7 @@ def test_against_onnx_runtime(files):
 def test_errors_say_the_way_out(files, tmp_path):
     assert "an engine, and ONNX Runtime runs ONNX files" in check(files / "fp32.octavo", "--against", "onnxruntime", code=2).stderr
     done = check(FP32, files / "other.onnx", *QUICK, code=2)
-    assert 'other inputs' in done.stderr and '"image"' in done.stderr and '"x" f32[1,5]' in done.stderr
+    assert 'different inputs' in done.stderr and '"image"' in done.stderr and '"x" f32[1,5]' in done.stderr
     assert "are for two models" in check(FP32, "--atol", 1, code=2).stderr
     assert "--from-model: is for one model" in check(FP32, QDQ, "--from-model", code=2).stderr
     assert "octavo check" in check(files / "fp32.octavo", code=2).stderr

@@ -249,7 +249,7 @@ def test_options_of_benchmark_app_are_named(args, tmp_path):
     for command in ("bench", "build"):
         text = octavo(command, QDQ, *args, code=2, cwd=tmp_path)
         assert text.startswith(f'error: "{args[0].partition("=")[0]}') and f"is not an option of octavo {command}" in text
-        assert "docs/from-openvino.md says what each option of benchmark_app is here" in text
+        assert "docs/from-openvino.md lists the options of benchmark_app" in text
     assert not list(tmp_path.iterdir())
 
 
@@ -260,7 +260,7 @@ def test_an_option_of_trtexec_with_a_slip():
 def test_pictures_without_preprocessing_are_pointed_out_where_data_are_read(tmp_path):
     for args in (["eval", FP32, QDQ], ["quantize", FP32, "-o", tmp_path / "x.onnx"]):
         plain = octavo(*args, "--data", IMAGES, both=True)
-        assert 'warning: no preprocessing is named: pixels go into "image" as 0 to 255' in plain
+        assert 'warning: no preprocessing is given: pixels go into "image" as 0 to 255' in plain
         assert "no preprocessing" not in octavo(*args, "--data", IMAGES, "--scale", "1/255", both=True)
 
 

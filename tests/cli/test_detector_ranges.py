@@ -81,7 +81,7 @@ def test_the_same_bytes_on_any_number_of_threads(scene, tmp_path):
 def test_without_an_object_there_is_nothing_to_choose_by(scene, tmp_path):
     text, scores = quantize(scene, "nanodet", "none", tmp_path / "q.cache")
     assert scores == {"objects": 0, "method": "best", "mean_change": {}}
-    assert "ranges by best: the data show no object (no cell scores above 0.3 in float), so minmax was not tried" in text
+    assert "ranges by best: the data contain no object (no cell has a score above 0.3 in float), so minmax was not tried" in text
 
 
 def test_other_networks_are_quantized_once(tmp_path):

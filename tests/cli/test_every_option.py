@@ -74,7 +74,7 @@ BASE = {
 }
 TIMED = Row(["--effort", "1", "--timing-cache", "FOLDER/empty.txt", "--strict-timing"], "strict timing: the timing cache has no time", drop=("--effort",))
 BAD_PICTURE = {"--preset": "nosuch", "--resize": "nosuch", "--crop": "nosuch", "--letterbox": "nosuch", "--scale": "nosuch", "--mean": "nosuch", "--std": "nosuch"}
-NOT_AN_ENGINE = "is about engine files"
+NOT_AN_ENGINE = "applies to engine files"
 
 SHARED = {
     "--help": Row(["--help"], "Usage: octavo"),
@@ -163,7 +163,7 @@ ROWS = {
                  "--no-measure": Row([], "(on the calibration data)", drop=("--no-measure",)), "--report": Row(["--report", "/absent/x"], "/absent/x"),
                  "--values": Row(["--values", "k=1"], "--values k=1 has no effect"), "--bgr": Row(["--bgr"], "no picture", drop=("--data",), base=["--data", "FOLDER/arrays"]),
                  "--layout": Row(["--layout", "nhwc"], "in NCHW or NHWC order"),
-                 **{name: Row([name, *value], f"{name}{' ' if value else ''}{''.join(value)} has no effect: it is about an engine") for name, value in {
+                 **{name: Row([name, *value], f"{name}{' ' if value else ''}{''.join(value)} has no effect: it applies to engines") for name, value in {
                      "--device": ["cpu"], "--cpu": ["portable"], "--disable": ["x"], "--force": ["x"], "--effort": ["1"], "--timing-cache": ["x"], "--strict-timing": [],
                      "--calibration": ["x"], "--qdq": ["permit"], "--precision": ["a=int8"], "--bind": ["a=int8"], "--inputIOFormats": ["int8:chw"], "--outputIOFormats": ["int8:chw"],
                      "--max-error": ["0.1"]}.items()},
@@ -255,7 +255,7 @@ def test_engines_are_built_already(command, folder):
     for option, value in BUILDING.items():
         given = [option] if value is None else [option, value]
         code, text = octavo(command, engine, *more, *given)
-        assert code == 2 and f"error: {' '.join(given)} has no effect: it is about building" in text and engine in text, (given, code, text)
+        assert code == 2 and f"error: {' '.join(given)} has no effect: it applies to builds" in text and engine in text, (given, code, text)
     code, text = octavo(command, engine, *more, "--device", "reference")
     assert code == 2 and "--device reference has no effect" in text or command == "eval", text
     # a model among the others is built: the options are for it

@@ -132,7 +132,7 @@ def test_a_text_file_in_the_folder_is_named_and_left_out(made, tmp_path):
 def test_black_pictures_and_single_ones_are_named(tmp_path):
     Image.new("L", (16, 16)).save(tmp_path / "black.png")
     done = quantize(tmp_path / "r.cache", data=tmp_path / "black.png", code=0)
-    assert "black.png is 0 everywhere" in done.stderr and "one sample is little" in done.stderr
+    assert "black.png is 0 everywhere" in done.stderr and "there is only one sample" in done.stderr
 
 
 @pytest.mark.parametrize(("make", "code", "text"), [

@@ -60,14 +60,14 @@ def test_layers_seen_in_few_rows_are_not_fitted(tmp_path):
         for k in range(20 if folder == many else 0):
             np.save(folder / f"{k}.npy", np.random.default_rng(k).random((1, 1, 16, 16), np.float32))
         done = quantize(tmp_path / "q.onnx", "--no-equalization", "--no-measure", "--report", tmp_path / f"{folder.name}.json", data=folder)
-        assert ("3 samples: biases are not corrected, which takes at least 8" in done.stderr) == (folder == few)
+        assert ("3 samples: biases are not corrected, because the shift that fewer than 8 samples show" in done.stderr) == (folder == few)
         assert ("3 samples: ranges are those with the least squared error (mse)" in done.stderr) == (folder == few)
         methods = {tensor["method"] for tensor in json.loads((tmp_path / f"{folder.name}.json").read_text())["tensors"]}
         assert (methods == {"mse"}) == (folder == few), methods
         corrected = any("_corrected" in t.name for t in onnx.load(tmp_path / "q.onnx").graph.initializer)
         assert corrected == (folder == many)
     gemm = [[layer for layer in json.loads((tmp_path / f"{n}.json").read_text())["layers"] if layer["op"] in ("Gemm", "MatMul")] for n in ("few", "many")]
-    assert gemm[0] and all(layer["not_fitted"] == "its data were seen 3 times only" for layer in gemm[0])
+    assert gemm[0] and all(layer["not_fitted"] == "only 3 rows of its data were seen" for layer in gemm[0])
     assert all("seen" not in layer.get("not_fitted", "") for layer in gemm[1])
 
 
@@ -100,7 +100,7 @@ def test_a_layer_that_loses_too_much_stays_float_and_is_named(tmp_path, form):
         sqnr[least] = report["sqnr_db"]
         in_float = [layer["node"] for layer in report["layers"] if not layer["int8"]]
         assert in_float == (["d"] if least else []), report["layers"]
-        assert ("below 15 dB (--min-layer-sqnr), which costs the outputs" in out) == bool(least) and f"{3 - len(in_float)} layers int8, {len(in_float)} float" in out
+        assert ("below 15 dB (--min-layer-sqnr), and the outputs lose" in out) == bool(least) and f"{3 - len(in_float)} layers int8, {len(in_float)} float" in out
         assert ("m" in {t["name"] for t in report["tensors"]}) == (not least or file == "q.onnx")
     assert sqnr[15] > sqnr[0] + 15, sqnr
 
@@ -117,8 +117,8 @@ def test_plans_say_what_int8_would_have_cost_a_float_layer(tmp_path, way):
     file = tmp_path / ("q.onnx" if way == "quantize" else "m.octavo")
     effort = () if file.suffix == ".octavo" else ("--effort", 0)
     whole, one, other = (run("explain", file, *effort, *node).stdout for node in ((), ("--node", "d"), ("--node", "e")))
-    said = "  d: its results keep"
-    assert said in whole and said in one and said not in other and "which costs the outputs" in whole
+    said = "  d: when only this layer is rounded"
+    assert said in whole and said in one and said not in other and "and the outputs lose" in whole
 
 
 @pytest.mark.parametrize("file", ["q.onnx", "r.cache"])
@@ -148,7 +148,7 @@ def test_check_on_data_refuses_what_says_nothing(made, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.float32))
     both = ("check", FP32, "--input", tmp_path / "x.npy", "--data", PICTURES)
     assert "--input and --data" in run(*both, code=2).stderr
-    assert "--picture shows what data make" in run("check", FP32, "--picture", tmp_path / "p.svg", code=2).stderr
+    assert "--picture shows the error of tensors" in run("check", FP32, "--picture", tmp_path / "p.svg", code=2).stderr
     assert "no such file or folder" in run("check", FP32, "--data", tmp_path / "none", "--effort", 0, code=7).stderr
     assert "no such file or folder" in run("build", FP32, "--data", tmp_path / "none", "--effort", 0, "-o", tmp_path / "m.octavo", code=7).stderr
     assert not (tmp_path / "m.octavo").exists() and not (tmp_path / "p.svg").exists()
@@ -194,7 +194,7 @@ def test_doctor_says_which_layer_of_an_implicit_model_to_keep_float(tmp_path):
         run("eval", model, "--calibration", table, "--data", PICTURES, *RECIPE, *rule, "--json", tmp_path / "e.json")
         sqnr.append(json.loads((tmp_path / "e.json").read_text())["models"][1]["sqnr_db"])
     assert sqnr[1] > sqnr[0] + 15, sqnr
-    assert "there is nothing to look at on data" in run("doctor", model, "--data", PICTURES, *RECIPE, code=2).stderr
+    assert "there is nothing to measure on data" in run("doctor", model, "--data", PICTURES, *RECIPE, code=2).stderr
 
 
 def test_unlike_parts_of_an_output_keep_their_own_ranges(tmp_path):

@@ -73,14 +73,14 @@ def test_types_that_no_search_can_give_are_refused(tmp_path):
     for allow, said in (("int8,float8", "--allow float8: not a type that the search"), ("int8,float16", "layers do not compute in it"),
                         ("int8,tf32", "--allow tf32: not a type"), ("int8", "no other type to go to"), ("bfloat16,float32", "layers start in int8")):
         assert said in quantize(q, "--min-sqnr", 20, "--allow", allow, code=2).stderr
-    assert "until a bound holds, and none is given" in quantize(q, "--allow", "int8,bfloat16", code=2).stderr
+    assert "until a bound holds, and no bound is given" in quantize(q, "--allow", "int8,bfloat16", code=2).stderr
     assert "allow float32 as well" in quantize(q, "--min-sqnr", 60, "--allow", "int8,bfloat16", code=2).stderr
     assert not q.exists()
 
 
 def test_a_search_that_cannot_be_is_refused(tmp_path):
     assert "needs the right classes" in quantize(tmp_path / "q.onnx", "--max-drop", "1%", code=2).stderr
-    assert "a table cannot say that a layer stays float" in quantize(tmp_path / "r.cache", "--min-sqnr", 20, code=2).stderr
+    assert "a table cannot express that a layer stays float" in quantize(tmp_path / "r.cache", "--min-sqnr", 20, code=2).stderr
     assert "give a share" in quantize(tmp_path / "q.onnx", "--max-drop", "lots", code=2).stderr
     assert "the curve comes from the search" in quantize(tmp_path / "q.onnx", "--curve", tmp_path / "c.svg", code=2).stderr
     assert "belongs to a table" in quantize(tmp_path / "q.onnx", "--float-model", tmp_path / "f.onnx", code=2).stderr

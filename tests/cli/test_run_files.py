@@ -174,7 +174,7 @@ def test_labels_that_do_not_fit(engine, folder, tmp_path):
 
 def test_hint_about_preprocessing(folder, engine):
     said = octavo("run", QDQ, "--input", folder / "p1.png", "--effort", "0").stderr.decode()
-    assert 'hint: no preprocessing is named: pixels go into "image" as 0 to 255' in said and "quantizes that input to" in said
+    assert 'hint: no preprocessing is given: pixels go into "image" as 0 to 255' in said and "quantizes that input to" in said
     for how in (SCALE, ["--preset", "cifar"], ["--mean", "0"]):
         done = octavo("run", QDQ, "--input", folder / "p1.png", "--effort", "0", *how[:2], code=0 if how[0] != "--preset" else 2)
         assert b"hint" not in done.stderr

@@ -20,4 +20,4 @@ def or_skip():
     except octavo.UnsupportedError as error:
         refused = refused_operators(error)
         assert refused and refused <= PENDING, error
-        pytest.skip(f"not covered yet: {', '.join(sorted(refused))}")
+        pytest.skip(f"not supported yet: {', '.join(sorted(refused))}")

@@ -29,12 +29,11 @@ TEST(Unsupported, ListsEveryNodeInOneText) {
   EXPECT_EQ(
       m.error().message,
       "importing the model: 3 of 5 nodes cannot be compiled:\n"
-      "  TfIdfVectorizer (opset 17), node \"first\", index 0: not covered yet; cut the model around it, or express it with covered "
-      "operators\n"
+      "  TfIdfVectorizer (opset 17), node \"first\", index 0: not supported yet; cut the model around it, or express it with "
+      "supported operators\n"
       "    inputs: x f32[2,3]\n"
-      "  StringNormalizer (opset 17), node \"second\", index 2: not covered yet; cut the model around it, or express it with "
-      "covered "
-      "operators\n"
+      "  StringNormalizer (opset 17), node \"second\", index 2: not supported yet; cut the model around it, or express it with "
+      "supported operators\n"
       "    inputs: r\n"
       "  Fancy (domain my.domain, opset 0), node \"third\", index 3: an operator of the domain \"my.domain\"; export with standard "
       "ONNX "
@@ -115,7 +114,7 @@ TEST(Unsupported, OperatorsOfAnotherOpset) {
   ModelBuilder b(13);
   b.input("x", {1, 1, 2, 2}).output("y").floats("s", {4}, {1, 1, 2, 2});
   b.node("Upsample", {"x", "s"}, {"y"});
-  expect_error(b, ErrorKind::unsupported, "covered in opset 7 to 9 only");
+  expect_error(b, ErrorKind::unsupported, "supported in opset 7 to 9 only");
 }
 
 TEST(BadModel, Cycle) {
@@ -218,7 +217,7 @@ TEST(BadModel, ElementTypes) {
   ModelBuilder b;
   b.input("x", {2}).output("y").constant<std::uint8_t>("k", {2}, {0}, pb::TensorProto::STRING);
   b.node("DequantizeLinear", {"k", "x"}, {"y"});
-  expect_error(b, ErrorKind::unsupported, "element type string is not covered; do text processing outside");
+  expect_error(b, ErrorKind::unsupported, "element type string is not supported; do text processing outside");
   ModelBuilder in;
   in.input("x", {2}, pb::TensorProto::FLOAT8E4M3FN).output("y");
   in.node("Relu", {"x"}, {"y"});

@@ -186,7 +186,7 @@ TEST(Shapes, MistakesAreNamed) {
 }
 
 TEST(Opset, OutsideTheRangeIsRefusedWithTheWayOut) {
-  EXPECT_NE(relu_of({2}, 0).error().find("opset 0; opsets 1 to 28 are covered. Convert it"), std::string::npos)
+  EXPECT_NE(relu_of({2}, 0).error().find("opset 0; opsets 1 to 28 are supported. Convert it"), std::string::npos)
       << relu_of({2}, 0).error();
   EXPECT_NE(relu_of({2}, 99).error().find("opset_version=28 or less"), std::string::npos);
   for (int opset = 1; opset <= 28; ++opset) EXPECT_EQ(relu_of({2}, opset).error(), "") << opset;

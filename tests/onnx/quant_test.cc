@@ -81,8 +81,8 @@ TEST(Quant, NegativeScalesTurnTheCodesRound) {
   const auto codes = w.payload.data<std::int8_t>();
   EXPECT_EQ((std::vector<int>(codes.begin(), codes.end())), (std::vector<int>{1, -2, 3, -4, 127, -127, 127, -1, -128}));
   EXPECT_EQ(m->notes,
-            std::vector<std::string>{"node \"DQ\" (DequantizeLinear, index 0): 2 of 3 scales are negative: the codes under "
-                                     "them are turned round, exactly"});
+            std::vector<std::string>{
+                "node \"DQ\" (DequantizeLinear, index 0): 2 of 3 scales are negative: their codes are reversed, which is exact"});
   const auto y = reference::evaluate(m->graph, {ir::Tensor::of<float>({1, 3}, {1, 1, 1})});
   ASSERT_TRUE(y) << y.error().message;
   for (std::size_t i = 0; i < 9; ++i) {

@@ -57,7 +57,7 @@ def test_the_model_is_kept_where_it_is_wanted(engine, tmp_path):
     shutil.copy(QDQ, copy)
     made = octavo.build(copy, shapes={"image": (1, 1, 16, 16)}, threads=1, effort=0)
     copy.write_bytes(data + b"x")
-    with pytest.raises(octavo.FileError, match="written to after the engine was built"):
+    with pytest.raises(octavo.FileError, match="changed after the engine was built"):
         made.save(tmp_path / "e")
 
 

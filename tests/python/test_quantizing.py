@@ -90,7 +90,7 @@ def test_bfloat16_is_searched_and_the_build_is_told():
     else:
         assert "bfloat16" in {layer["precision"] for layer in engine.layers}
     assert octavo.quantize(MODEL, samples(), threads=2, min_sqnr=30).precision == {}
-    with pytest.raises(octavo.UsageError, match="none is given"):
+    with pytest.raises(octavo.UsageError, match="no bound is given"):
         octavo.quantize(MODEL, samples(2), allow=["int8", "bfloat16"])
 
 

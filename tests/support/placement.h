@@ -1,6 +1,6 @@
 // Placement fuzzing: random small quantized networks, the same network with its Q/DQ placed otherwise, and changes of meaning.
 //
-// Typical use (also for whole pipelines; docs/testing.md):
+// Typical use (also for whole pipelines):
 //   const ir::Graph original = random_network(seed);             // evaluate(original) is the truth
 //   const ir::Graph placed = place_otherwise(original, seed, 12, counts);
 //   EXPECT_EQ(hash(pipeline(placed)), hash(pipeline(original)));  // and equal outputs on seeded_feeds(original, seed)

@@ -148,7 +148,8 @@ Result<int> advise(const Options& o) {
     fmt::print("{}: {}\n", o.apply, fmt::join(changes, ", "));
   } else {
     fmt::print(
-        "{}: the model as it was; no change pays that advise can make. Adding a pair needs a range of its tensor:\n"
+        "{}: the model is unchanged, because no change that advise can make saves time. Adding a pair needs a range of its "
+        "tensor:\n"
         "  octavo quantize MODEL --data FOLDER -o ranges.json, then octavo advise ... --ranges ranges.json\n",
         o.apply);
   }
@@ -168,7 +169,7 @@ Command add_advise(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
-                 "Write the model with the changes that pay: pairs dropped, added, moved, or shared with more readers")
+                 "Write the model with the changes that save time: pairs dropped, added, moved, or shared with more readers")
       ->type_name("FILE");
   app.add_option(
          "--ranges", o->ranges,
@@ -181,7 +182,7 @@ Command add_advise(Arguments& app) {
   not_these(
       app, [] { return true; }, {"--values"}, kNoValues);
   has_effect(app, app.get_option("--device"), [o = o.get()](const std::string&) {
-    return o->model.build.device == "cpu" ? "" : "advise is about plans for CPUs\n  leave it out";
+    return o->model.build.device == "cpu" ? "" : "advise works on plans for CPUs\n  leave it out";
   });
   app.footer("Example: octavo advise model.onnx --threads 1 --timing-cache times.txt --apply faster.onnx");
   return [o] { return advise(*o); };

@@ -282,7 +282,7 @@ Result<int> bench(const Options& o) {
   }
   if (gpu) {
     constexpr double kMiB = 1 << 20;
-    fmt::print("  {}\n  its memory: {:.1f} MiB of weights, {:.1f} MiB for what layers hand on\n", api::runs_on(*loaded.engine),
+    fmt::print("  {}\n  its memory: {:.1f} MiB of weights, {:.1f} MiB for activations\n", api::runs_on(*loaded.engine),
                static_cast<double>(constants_on_device(plan)) / kMiB, static_cast<double>(plan.devices[1].arena_bytes) / kMiB);
   }
   for (const double p : o.percentiles) fmt::print("  p{:g}: {:.3f} ms\n", p, times.quantile(p / 100) * 1e3);

@@ -55,7 +55,7 @@ std::string permitted_summary(const plan::PermitReport& report, bool data) {
   if (!report.unmatched.empty())
     text += fmt::format("{} ranges name no tensor of the model:{}", report.unmatched.size(), list(report.unmatched));
   if (!report.unusable.empty())
-    text += fmt::format("{} ranges are 0 or infinite and do not count:{}", report.unusable.size(), list(report.unusable));
+    text += fmt::format("{} ranges are 0 or infinite and are ignored:{}", report.unusable.size(), list(report.unusable));
   std::map<std::string, std::vector<std::string>> reasons;
   for (const auto& [node, why] : report.why_float) reasons[report::sentence(why)].push_back(node);
   for (const auto& [why, nodes] : reasons)
@@ -86,7 +86,7 @@ Result<engine::Notes> recipe_note(const Options& o, const region::Plan& plan) {
     OCTAVO_TRY(const auto recipe, recipe_of(o.recipe, "", input.type.shape));
     return engine::Notes{{kRecipeNote, recipe_text(recipe)}};
   }
-  return fail(ErrorKind::usage, "a preprocessing is named (--preset, --scale, ...), but no input of the model takes a picture");
+  return fail(ErrorKind::usage, "a preprocessing is given (--preset, --scale, ...), but no input of the model takes a picture");
 }
 
 /// --data and a float model without ranges: octavo quantize with its defaults, in memory. Nothing otherwise.
@@ -118,7 +118,7 @@ Result<std::string> accuracy_on(const Options& o, const Loaded& loaded, const Fi
   Progress progress(o.model.verbose);
   for (const std::string& w : data.warnings()) say("warning: {}\n", w);
   OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, data, progress));
-  return outputs_text(inspection, data.size()) + "  octavo check MODEL --data FOLDER says where it is lost\n";
+  return outputs_text(inspection, data.size()) + "  octavo check MODEL --data FOLDER shows where it is lost\n";
 }
 
 Result<int> build(const Options& o) {
@@ -186,8 +186,8 @@ Result<int> build(const Options& o) {
   if (!quantized && o.model.calibration.empty() &&
       std::none_of(regions.begin(), regions.end(), [](const auto& r) { return r.precision.has_codes(); })) {
     fmt::print(
-        "nothing is int8: the model has no Q/DQ pairs, and no ranges were given\n"
-        "  give --data FOLDER with pictures or arrays, or look closer with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");
+        "nothing is int8: the model has no Q/DQ pairs, and no ranges were given\n  give --data FOLDER with pictures or arrays, or "
+        "quantize it with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");
   }
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted, !o.data.empty()));
   std::unique_ptr<FileData> data;
@@ -218,10 +218,9 @@ Command add_build(Arguments& app) {
          "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is first "
          "quantized on them, as octavo quantize does by default. For other models, build prints the signal to noise on them")
       ->type_name("PATH");
-  app.add_flag(
-      "--no-model", o->no_model,
-      "Leave the ONNX model out of the engine file, which is smaller by it: an Octavo of a later version then cannot rebuild the "
-      "engine (octavo rebuild)");
+  app.add_flag("--no-model", o->no_model,
+               "Leave the ONNX model out of the engine file. The file is smaller, but a later version of Octavo cannot rebuild it "
+               "(octavo rebuild)");
   app.add_option(
          "--sign", o->sign,
          "Sign the engine file with this private Ed25519 key, for --verify; make one: openssl genpkey -algorithm ed25519 -out "
@@ -232,7 +231,7 @@ Command add_build(Arguments& app) {
   has_effect(app, app.get_option("--layout"), [o = o.get()](const std::string&) {
     return o->recipe.given()
                ? ""
-               : "it belongs to a preprocessing, and none is named\n  give --preset or --scale as well, or leave it out";
+               : "it belongs to a preprocessing, and none is given\n  give --preset or --scale as well, or leave it out";
   });
   has_effect(app, app.get_option("--runs"), [o = o.get()](const std::string&) {
     return o->profile.runs_wanted() ? "" : "nothing is measured\n  give --dumpProfile, --exportProfile or --exportTimes as well";

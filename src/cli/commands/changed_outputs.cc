@@ -95,7 +95,7 @@ Result<std::string> changed_outputs(const ModelOptions& model, const Loaded& loa
   const plan::PermittedPairs& pairs = loaded.built->permitted.pairs;
   const region::Decision* decision = decision_of(loaded.engine->plan());
   std::string text = decision != nullptr && decision->chosen == 0
-                         ? "pairs: all stay where they stand, because the model is not faster without them\n"
+                         ? "pairs: all stay, because the model is not faster without them\n"
                          : fmt::format("pairs: {} taken as permissions\n", pairs.taken);
   if (decision != nullptr)
     text += times_text(*decision, report::measured(loaded.engine->plan()) ? "measured" : "estimated");
@@ -123,7 +123,7 @@ Result<std::string> changed_outputs(const ModelOptions& model, const Loaded& loa
     OCTAVO_TRY(const auto b, api::run(*permitted, sample.inputs));
     for (std::size_t k = 0; k < differences.size(); ++k) differences[k].add(a[k], b[k]);
   }
-  text += fmt::format("difference of the outputs from those with every pair where it stands, {}:\n",
+  text += fmt::format("difference from the outputs with every pair, {}:\n",
                       part ? fmt::format("on {} sample{}", samples, samples == 1 ? "" : "s")
                            : fmt::format("estimated on {} seeded inputs (--data FOLDER measures it)", samples));
   for (std::size_t k = 0; k < differences.size(); ++k)

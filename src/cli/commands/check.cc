@@ -87,20 +87,19 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
     const std::string verdict =
         !r.ok()              ? fmt::format("{} of {} elements differ ({} by one code)", r.different, r.elements, r.off_by_one)
         : !r.skipped.empty() ? fmt::format("not all compared: {}", r.skipped)
-        : elsewhere          ? "its results have no name in the model: judged with what reads them"
+        : elsewhere          ? "the model does not name its results: compared together with the regions that read them"
         : equal              ? fmt::format("{} elements equal", r.elements)
                              : fmt::format(
-                                   "{} elements; floats within {:.1e} of the largest; {} codes lie at rounding ties behind a float sum, or "
-                                                "16-bit floats differ by one step",
+                                   "{} elements; floats within {:.1e} of the largest; {} codes differ at rounding ties of a float sum, or "
+                                                "16-bit floats by one step",
                                    r.elements, r.worst, r.allowed);
     fmt::print("region {} \"{}\" ({}): {}\n", r.region, r.name, r.tactic, verdict);
   }
   if (!report.ok()) fmt::print("first divergence: {}\n", report.first_divergence());
-  const std::string judged = other > 0 ? fmt::format(", {} judged with others", other) : "";
+  const std::string judged = other > 0 ? fmt::format(", {} compared with others", other) : "";
   fmt::print(
-      "{}{}: {} regions: {} bit-equal, {} within the float tolerance{}, {} not judged, {} differ; {} elements, {} differ, {} lie "
-      "at "
-      "rounding ties behind float sums\n",
+      "{}{}: {} regions: {} bit-equal, {} within the float tolerance{}, {} not judged, {} differ; {} elements: {} differ, {} "
+      "accepted at rounding ties of float sums\n",
       !report.ok()         ? "DIFFERENT"
       : !report.complete() ? "NOT FULLY JUDGED"
                            : "ok",
@@ -112,28 +111,25 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
 Status check_options(const Options& o) {
   const bool compares = !o.compare.other.empty() || !o.compare.against.empty();
   if (o.tolerance && !compares) {
-    return fail(
-        ErrorKind::usage,
-        "--rtol, --atol: are for two models\n  octavo check A B, or octavo check MODEL --against onnxruntime; the reference judges "
-        "codes bit for bit");
+    return fail(ErrorKind::usage,
+                "--rtol, --atol: are for two models\n  octavo check A B, or octavo check MODEL --against onnxruntime; the "
+                "reference compares codes bit for bit");
   }
   if (compares && (o.from_model || !o.picture.empty())) {
     return fail(ErrorKind::usage,
-                fmt::format("{}: is for one model, which the reference judges\n  leave it out, or the second model",
+                fmt::format("{}: is for one model, which is compared with the reference\n  leave it out, or the second model",
                             o.from_model ? "--from-model" : "--picture"));
   }
   if (o.from_model &&
       (!o.model.calibration.empty() || o.model.build.plan.permit_pairs || !o.model.allow.empty() || !o.model.precision.empty())) {
     return fail(ErrorKind::usage,
                 "--from-model: the model itself does not round where --calibration, --qdq permit, --precision and --allow permit "
-                "it\n  without "
-                "--from-model the plan is judged as it was made");
+                "it\n  without --from-model, the plan is compared as it was made");
   }
   if (!o.data.empty() && !o.input.inputs.empty())
-    return fail(ErrorKind::usage,
-                "--input and --data: one of the two says what the model runs on\n  --data looks at accuracy as well");
+    return fail(ErrorKind::usage, "--input and --data: give one of the two\n  --data also reports the accuracy");
   if (!o.picture.empty() && o.data.empty())
-    return fail(ErrorKind::usage, "--picture shows what data make of the tensors\n  give --data as well");
+    return fail(ErrorKind::usage, "--picture shows the error of tensors on data\n  give --data as well");
   return {};
 }
 
@@ -229,26 +225,26 @@ Command add_check(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
   app.add_option("OTHER", o->compare.other,
-                 "A second model or engine: outputs of the two are compared, and the reference judges nothing")
+                 "A second model or engine; check then compares the outputs of the two, without the reference")
       ->type_name("FILE");
   app.add_option(
          "--against", o->compare.against,
-         "onnxruntime: compare with ONNX Runtime, which runs OTHER (without it MODEL) in a process of its own; OCTAVO_PYTHON names "
-         "the Python that has the package (default: python3)")
+         "onnxruntime: compare with ONNX Runtime, which runs OTHER (or MODEL, if there is no OTHER) in a process of its own. "
+         "OCTAVO_PYTHON names the Python that has the package (default: python3)")
       ->check(OneOf({"onnxruntime"}))
       ->type_name("NAME");
   app.add_option_function<double>(
          "--atol", [o](double x) { o->compare.atol = x, o->tolerance = true; },
-         fmt::format("Of two models: gaps may be X + rtol * |the second's value| (default {:g})", o->compare.atol))
+         fmt::format("Two models: an element may differ by X + rtol * |value of the second model| (default {:g})", o->compare.atol))
       ->check(Range{0.0, 1e300})
       ->type_name("X");
   app.add_option_function<double>(
          "--rtol", [o](double x) { o->compare.rtol = x, o->tolerance = true; },
-         fmt::format("The part of it that is relative (default {:g})", o->compare.rtol))
+         fmt::format("Two models: the relative tolerance (default {:g})", o->compare.rtol))
       ->check(Range{0.0, 1e300})
       ->type_name("X");
   app.add_flag("--from-model", o->from_model,
-               "Judge against the graph as imported, without laws and rewrites, not against the graph that the plan was made from");
+               "Compare with the graph as imported, before laws and rewrites, instead of the graph that the plan was made from");
   add_input_options(app, o->input);
   app.add_option("--seed", o->seed, "Seed of the random input that is used without --input")->type_name("N");
   app.add_option("--data", o->data,
@@ -257,8 +253,8 @@ Command add_check(Arguments& app) {
       ->type_name("PATH");
   app.add_option(
          "--samples", o->samples,
-         "With --data: compare so many samples with the reference, spread evenly over the data (default 1); of two models: run "
-         "both on so many (default all)")
+         "With --data: the number of samples to compare with the reference, spread evenly over the data (default 1). Two models: "
+         "the number of samples to run (default all)")
       ->check(Range{1, 1000000})
       ->type_name("N");
   app.add_option("--picture", o->picture,
@@ -266,11 +262,10 @@ Command add_check(Arguments& app) {
       ->type_name("FILE");
   app.add_flag("--json", o->json, "Print JSON");
   app.footer(
-      "Compares each region with the reference evaluator on the region's own inputs, so the first region that differs is the "
-      "faulty one. 8-bit\n"
-      "results must be equal bit for bit, but for values at rounding ties behind float sums. The reference takes seconds to "
-      "minutes.\n"
-      "The exit code is 1 if a region differs, 8 if none differs and the reference could not judge all of them.\n"
+      "Compares each region with the reference evaluator on the region's own inputs, so an error in one region does not "
+      "hide others. 8-bit\n"
+      "results must be equal bit for bit, except at rounding ties of float sums. The reference takes seconds to minutes.\n"
+      "The exit code is 1 if a region differs, and 8 if none differs but the reference could not evaluate all of them.\n"
       "With --data, check then reports for all samples how much each rounded tensor clips, how many codes it uses, and which "
       "layers add the error.\n"
       "Examples: octavo check model.onnx --input photo.jpg --preset torch\n"

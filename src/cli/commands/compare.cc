@@ -66,8 +66,8 @@ Status takes(const Declared& declared, const std::string& path, const std::vecto
   for (const auto& d : declared.inputs)
     theirs += fmt::format("{}\"{}\" {}{}", theirs.empty() ? "" : ", ", d.name, ir::name_of(d.type.dtype), d.shape_text);
   for (const auto& b : inputs) mine += fmt::format("{}\"{}\" {}", mine.empty() ? "" : ", ", b.name, ir::to_string(b.type));
-  return fail(ErrorKind::usage,
-              fmt::format("the models have other inputs, and cannot be compared\n  {}: {}\n  {}: {}", first, mine, path, theirs));
+  return fail(ErrorKind::usage, fmt::format("the models have different inputs, and cannot be compared\n  {}: {}\n  {}: {}", first,
+                                            mine, path, theirs));
 }
 
 Result<Other> open_octavo(const ModelOptions& model, const std::string& path, const Loaded& first, const Arrays& arrays,
@@ -161,14 +161,14 @@ void print(const std::vector<Row>& rows, const CompareOptions& o, const std::str
                r.ok() ? "ok" : "DIFFERENT");
   }
   for (const Row& r : rows) {
-    if (!r.ok()) fmt::print("\"{}\": the largest gap is at {}\n", r.name, r.at);
+    if (!r.ok()) fmt::print("\"{}\": the largest difference is at {}\n", r.name, r.at);
   }
   const bool ok = std::all_of(rows.begin(), rows.end(), [](const Row& r) { return r.ok(); });
   const double needed = std::max_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
                           return a.least_atol < b.least_atol;
                         })->least_atol;
-  fmt::print("{}: gaps are at most {:g} + {:g} of the second's magnitude (--atol, --rtol){}\n", ok ? "ok" : "DIFFERENT", o.atol,
-             o.rtol,
+  fmt::print("{}: differences are at most {:g} + {:g} of the second model's magnitude (--atol, --rtol){}\n",
+             ok ? "ok" : "DIFFERENT", o.atol, o.rtol,
              ok                   ? ""
              : std::isinf(needed) ? "; values that are not finite differ, which no tolerance allows"
                                   : fmt::format(" in not all elements; with --atol {:.2g} they would be", needed * 1.05));

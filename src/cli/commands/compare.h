@@ -18,13 +18,13 @@ struct CompareOptions {
   bool json = false;
 };
 
-/// Prints a table, or JSON; the exit code is 1 where an output differs by more than atol + rtol * |the other's| anywhere. `first` is what `model`
+/// Prints a table, or JSON. The exit code is 1 if an element of an output differs by more than atol + rtol * |the other's|. `first` is the engine that `model`
 /// names, already built; `arrays` are those of the inputs (for values that decide shapes). Errors: usage for models with other inputs or outputs; those of loading; unsupported where ONNX Runtime
 /// is not installed or does not run the model.
 [[nodiscard]] Result<int> compare(const ModelOptions& model, const CompareOptions& options, const Loaded& first,
                                   const std::vector<Feed>& feeds, const Arrays& arrays, std::optional<Progress>& progress);
 
-/// Of what is built and loaded: the options that say how to build belong to the model where one of the two is an engine.
+/// Options for building and loading `model`. If one of the two is an engine, the build options belong to the other.
 [[nodiscard]] ModelOptions options_of_first(const ModelOptions& model, const std::string& other);
 
 }  // namespace octavo::cli

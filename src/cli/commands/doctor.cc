@@ -108,7 +108,7 @@ Result<int> doctor(const Options& o) {
   }
   if (o.model.path.empty()) return fail(ErrorKind::usage, "MODEL is missing\n  give an ONNX model, or --system for this machine");
   if (!o.picture.empty() && o.data.data.empty())
-    return fail(ErrorKind::usage, "--picture shows what data make of the tensors\n  give --data as well");
+    return fail(ErrorKind::usage, "--picture shows the error of tensors on data\n  give --data as well");
   if (!o.minmax.empty() && o.model.calibration.empty())
     return fail(ErrorKind::usage, "--minmax is compared with the table of --calibration; give both");
   OCTAVO_TRY(const onnx::Diagnosis d, diagnose(o.model, o.minmax));

@@ -176,7 +176,7 @@ Result<int> explain(const Options& o) {
     return 0;
   }
   if (o.laws && !loaded.built) {
-    return fail(ErrorKind::usage, fmt::format("--laws: \"{}\" is an engine, which does not keep what the laws did\n"
+    return fail(ErrorKind::usage, fmt::format("--laws: \"{}\" is an engine, which does not keep the rules that were applied\n"
                                               "  give the ONNX model that it was built from",
                                               o.model.path));
   }

@@ -105,7 +105,7 @@ Status run_python(const std::string& model, const std::string& folder, int threa
       ErrorKind::unsupported,
       WIFSIGNALED(status)
           ? fmt::format("--against onnxruntime: ONNX Runtime was ended by signal {} on \"{}\"", WTERMSIG(status), model)
-          : fmt::format("--against onnxruntime: \"{}\" ended with code {} (its words are above)", python, WEXITSTATUS(status)));
+          : fmt::format("--against onnxruntime: \"{}\" ended with code {} (see its output above)", python, WEXITSTATUS(status)));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Result<Pairing> pair_up(std::string_view what, const std::vector<region::Binding
   bool same = first.size() == other.size();
   for (std::size_t i = 0; same && i < first.size(); ++i) same = first[i].type == other[out.to[i]].type;
   if (same) return out;
-  return fail(ErrorKind::usage, fmt::format("the models have other {}s, and cannot be compared\n  {}: {}\n  {}: {}", what,
+  return fail(ErrorKind::usage, fmt::format("the models have different {}s, and cannot be compared\n  {}: {}\n  {}: {}", what,
                                             first_name, listed(first), other_name, listed(other)));
 }
 

@@ -48,7 +48,7 @@ void print_table(const region::Plan& plan, const std::vector<report::LayerTimes>
 
 void add_profile_options(Arguments& app, ProfileOptions& o) {
   app.add_option("--runs,--iterations", o.runs,
-                 "Number of runs for a profile (default 50); bench then also measures at least so many (default 10)")
+                 "Number of runs for a profile (default 50); bench also makes at least this many (default 10)")
       ->check(Range{1, 1000000})
       ->type_name("N");
   app.add_option("--exportProfile", o.profile, "Write the times of the regions as JSON (docs/profile.md)")->type_name("FILE");
@@ -67,7 +67,8 @@ void add_profile_options(Arguments& app, ProfileOptions& o) {
           ->check(OneOf({"detailed", "layer_names_only", "none"}))
           ->type_name("LEVEL"),
       [&o](const std::string&) {
-        return o.layers.empty() && !o.dump_layers ? "it is about --exportLayerInfo and --dumpLayerInfo, and neither is given" : "";
+        return o.layers.empty() && !o.dump_layers ? "it applies to --exportLayerInfo and --dumpLayerInfo, and neither is given"
+                                                  : "";
       });
 }
 

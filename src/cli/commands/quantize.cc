@@ -232,7 +232,7 @@ Command add_quantize(Arguments& app) {
     building.erase(shapes);  // of the network itself
   not_these(
       app, [form] { return form() != Form::engine; }, building,
-      "it is about an engine, and -o names none\n  write an engine: -o model.octavo, or give the option to octavo build");
+      "it applies to engines, and -o names no engine\n  write an engine: -o model.octavo, or give the option to octavo build");
   const auto fits = [o = o.get(), form] { return form() == Form::pairs || form() == Form::engine || !o->text.float_model.empty(); };
   not_these(
       app, [fits] { return !fits(); },
@@ -240,7 +240,7 @@ Command add_quantize(Arguments& app) {
       "ranges alone have no place for weights and biases\n  write a model: -o model.q.onnx, or give --float-model FILE as well");
   not_these(
       app, [form] { return form() != Form::table; }, {"--header"},
-      "it is the first line of a table, and -o names none\n  leave it out");
+      "it is the first line of a table, and -o names no table\n  leave it out");
   not_these(
       app, [o = o.get()] { return o->text.method != "percentile"; }, {"--percentile"},
       "it belongs to another method\n  give --method percentile as well");

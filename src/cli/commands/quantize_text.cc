@@ -31,7 +31,7 @@ Status take_types(const QuantizeText& o, const api::PipelineOptions& build, Quan
   if (!q.bound.given()) {
     if (engine) return {};
     return fail(ErrorKind::usage,
-                fmt::format("--allow {}: says what layers may go back to until a bound holds, and none is given\n  "
+                fmt::format("--allow {}: lists the types that layers may return to until a bound holds, and no bound is given\n  "
                             "give --min-sqnr or --max-drop",
                             fmt::join(o.allow, ",")));
   }
@@ -112,8 +112,9 @@ Result<quantize::Options> quantize_options(const QuantizeText& o, const api::Pip
     }
   }
   if (q.bound.given() && !q.pairs) {
-    return fail(ErrorKind::usage, fmt::format("--{}: a table cannot say that a layer stays float\n  write a model: -o model.q.onnx",
-                                              o.min_sqnr ? "min-sqnr" : "max-drop"));
+    return fail(ErrorKind::usage,
+                fmt::format("--{}: a table cannot express that a layer stays float\n  write a model: -o model.q.onnx",
+                            o.min_sqnr ? "min-sqnr" : "max-drop"));
   }
   OCTAVO_CHECK(take_types(o, build, form, q));
   if (!o.curve.empty() && !q.bound.given())

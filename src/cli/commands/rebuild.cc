@@ -110,17 +110,19 @@ Command add_rebuild(Arguments& app) {
   app.add_option("PATH", o->paths, "Engine files, or folders: every engine file in them and in the folders below")
       ->required()
       ->type_name("FILE|DIR");
-  app.add_flag("--all", o->all, "Also files that this Octavo runs as they are");
-  app.add_flag("-n,--dry-run", o->dry_run, "Only say what would be done");
+  app.add_flag("--all", o->all, "Also rebuild files of this version");
+  app.add_flag("-n,--dry-run", o->dry_run, "Only print what would be done");
   app.add_option("--timing-cache", o->timing_cache, "As for octavo build")->type_name("FILE");
   app.add_option("--verify", o->verify, "Accept only files signed with this public key")->type_name("PUBLIC.pem");
-  app.add_option("--sign", o->sign, "Sign what is written; without it signed files are refused")->type_name("PRIVATE.pem");
-  app.add_flag("-v,--verbose", o->verbose, "Say on stderr what is done");
+  app.add_option("--sign", o->sign, "Sign the files that are written; without it, signed files are refused")
+      ->type_name("PRIVATE.pem");
+  app.add_flag("-v,--verbose", o->verbose, "Print each step to stderr");
   app.footer(
       "An engine file holds the ONNX model and the options that it was built from (unless octavo build --no-model left it out). "
-      "Each file is\n"
-      "built again on this machine, as octavo build does it, and replaced whole; one that fails stays as it was, the others go "
-      "on.\n"
+      "rebuild\n"
+      "builds each file again on this machine, as octavo build does, and replaces it. If a file fails, it stays unchanged, and "
+      "rebuild\n"
+      "continues with the others.\n"
       "Examples: octavo rebuild models/\n"
       "          octavo rebuild --dry-run models/*.octavo");
   return [o] { return rebuild(*o); };

@@ -16,7 +16,7 @@ struct BuildWithout {
   std::string all;     ///< the same without all of them
 };
 [[nodiscard]] Result<int> explain_roundings(const ModelOptions& options, bool json, const BuildWithout& without);
-/// The line of the default summary; empty for engine files and where ranges were given, whose roundings nobody demands.
+/// The line of the default summary. Empty for engine files, and if ranges were given, because ranges do not demand roundings.
 [[nodiscard]] Result<std::string> roundings_summary(const Loaded& loaded, const ModelOptions& options);
 
 }  // namespace octavo::cli

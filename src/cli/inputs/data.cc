@@ -81,7 +81,7 @@ Result<std::vector<Feed>> feeds_of(Result<Given> read, const std::string& name, 
 void add_data_options(Arguments& app, DataOptions& o) {
   app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->type_name("PATH");
   add_recipe_options(app, o.recipe, [&o](const std::string&) {
-    return o.data.empty() ? "it is about pictures, and there are no data\n  give --data FOLDER as well" : "";
+    return o.data.empty() ? "it applies to pictures, and no data are given\n  give --data FOLDER as well" : "";
   });
 }
 
@@ -148,7 +148,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
   const bool pixels = inputs.inputs.size() == 1 && ir::is_float(inputs.inputs[0].type.dtype) && !options.recipe.given();
   if (pixels && pictures) {
     out->warnings_.push_back(fmt::format(
-        "no preprocessing is named: pixels go into \"{}\" as 0 to 255; say how the model was trained: --preset torch (or "
+        "no preprocessing is given: pixels go into \"{}\" as 0 to 255; give the preprocessing of the training: --preset torch (or "
         "tf, caffe, cifar, yolox), or --scale 1/255; --scale 1 for pixels as they are",
         inputs.inputs[0].name));
   }

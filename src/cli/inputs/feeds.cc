@@ -72,7 +72,7 @@ Result<Feeds> Feeds::create(const Given& given, const RecipeOptions& options, co
   }
   const bool pictures = f.picture_slot_ < plan.inputs.size();
   if (pictures && runs > 1)
-    return fail(ErrorKind::usage, "a picture and an array of several runs do not go together; pass the pictures as an array");
+    return fail(ErrorKind::usage, "a picture cannot be combined with an array of several runs; pass the pictures as an array");
   f.count_ = static_cast<std::size_t>(pictures ? (f.total_ + f.batch_ - 1) / f.batch_ : runs);
   return f;
 }

@@ -269,7 +269,7 @@ void add_input_options(Arguments& app, InputOptions& o) {
       ->type_name("FILE");
   add_recipe_options(app, o.recipe, [&o](const std::string&) {
     return o.inputs.empty() && (o.data == nullptr || o.data->empty())
-               ? fmt::format("it is about pictures, and none is given\n  give --input{} as well",
+               ? fmt::format("it applies to pictures, and none is given\n  give --input{} as well",
                              o.data == nullptr ? "" : " or --data")
                : std::string();
   });

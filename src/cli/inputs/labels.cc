@@ -77,8 +77,8 @@ Result<std::vector<std::int64_t>> read_labels(const std::string& source, const F
   OCTAVO_TRY(const auto lines, read_lines(source));
   if (source.ends_with(".csv")) return from_csv(source, lines, data);
   if (lines.size() != data.size()) {
-    return fail(ErrorKind::bad_input,
-                fmt::format("--labels {}: {} lines for {} samples: one number a line, please", source, lines.size(), data.size()));
+    return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} lines for {} samples; give one number on each line", source,
+                                                  lines.size(), data.size()));
   }
   for (std::size_t i = 0; i < lines.size(); ++i) {
     OCTAVO_TRY(out.emplace_back(), number(lines[i], fmt::format("--labels {} line {}", source, i + 1)));

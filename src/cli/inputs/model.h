@@ -24,7 +24,7 @@ struct ModelOptions {
       build;  ///< what options say directly: device, cpu, timing cache, and of the planner's threads, choices and effort
   // Text that pipeline_options reads once there is a model.
   std::string path, opt_shapes, min_shapes, max_shapes;
-  std::vector<std::string> shapes, values;  ///< each as one --shapes or --values; build takes several (cli/shape_sets.h)
+  std::vector<std::string> shapes, values;  ///< each as one --shapes or --values; build takes several (cli/inputs/shape_sets.h)
   std::vector<std::string> bindings;
   std::string input_formats, output_formats;
   std::string calibration;

@@ -51,13 +51,14 @@ std::string without_model(const ModelOptions& o, const Option& option, const std
     }
   }
   if (plan == o.path)
-    return fmt::format("it is about building, and \"{}\" is a plan\n  give the ONNX model, or leave it out", plan);
+    return fmt::format("it applies to builds, and \"{}\" is a plan\n  give the ONNX model, or leave it out", plan);
   if (option.is("optShapes"))
-    return fmt::format("it is about building, and \"{}\" is an engine, already built\n  the shapes of a run: --shapes {}", o.path,
-                       fmt::join(option.results(), " "));
+    return fmt::format("it applies to builds, and \"{}\" is an engine, which is already built\n  the shapes of a run: --shapes {}",
+                       o.path, fmt::join(option.results(), " "));
   return fmt::format(
-      "it is about building, and \"{0}\" is an engine, already built\n  build it again: octavo build MODEL.onnx -o {0} {1}", o.path,
-      given);
+      "it applies to builds, and \"{0}\" is an engine, which is already built\n  build it again: octavo build MODEL.onnx -o {0} "
+      "{1}",
+      o.path, given);
 }
 
 /// Of an option about engine files: why there is none.
@@ -67,7 +68,7 @@ std::string without_engine(const ModelOptions& o) {
   for (const std::string& file : files) {
     if (is_engine_file(file) || !std::filesystem::is_regular_file(file, ignored)) return "";
   }
-  return files.empty() ? "" : fmt::format("it is about engine files, and \"{}\" is none\n  leave it out", o.path);
+  return files.empty() ? "" : fmt::format("it applies to engine files, and \"{}\" is none\n  leave it out", o.path);
 }
 
 /// --device: an engine runs where it was built for.
@@ -143,11 +144,10 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                ->delimiter(',')
                ->allow_extra_args(false)
                ->type_name("RULE"));
-  of_build(app.add_option(
-                  "--force", o.build.plan.forced,
-                  fmt::format("Choices for which the planner takes the alternative to the default wherever that is possible, even "
-                              "if it is slower: {} (docs/rules.md)",
-                              fmt::join(plan::forceable_choices(), ", ")))
+  of_build(app.add_option("--force", o.build.plan.forced,
+                          fmt::format("Choices for which the planner takes the alternative to the default where possible, even "
+                                      "if it is slower: {} (docs/rules.md)",
+                                      fmt::join(plan::forceable_choices(), ", ")))
                ->delimiter(',')
                ->allow_extra_args(false)
                ->type_name("CHOICE"));
@@ -167,10 +167,8 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                ->type_name("FILE"));
   of_build(app.add_option_function<std::string>(
                   "--qdq", [&o](const std::string& qdq) { o.build.plan.permit_pairs = qdq == "permit"; },
-                  "Meaning of the model's Q/DQ pairs. demand (default): every pair rounds where it stands. permit: pairs on "
-                  "activations may "
-                  "be left out where that makes "
-                  "the model faster; results change (docs/implicit.md)")
+                  "Meaning of the model's Q/DQ pairs. demand (default): every pair rounds at its place. permit: pairs on "
+                  "activations may be left out if that makes the model faster; results change (docs/implicit.md)")
                ->check(OneOf({"demand", "permit"}))
                ->type_name("demand|permit"));
   of_build(app.add_option("--precision,--layerPrecisions", o.precision,
@@ -192,9 +190,8 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                            "Load an engine file only if it is signed with this public Ed25519 key (octavo build --sign signs)")
                 ->type_name("PUBLIC.pem"));
     of_file(app.add_option("--code", o.code,
-                           "file (default): the machine code in an engine file for a GPU runs as it is; rebuild: it is not used, "
-                           "the kernels are "
-                           "compiled anew from the plan (docs/hostile.md)")
+                           "file (default): run the machine code in an engine file for a GPU; rebuild: do not use it, and compile "
+                           "the kernels again from the plan (docs/hostile.md)")
                 ->check(OneOf({"file", "rebuild"}))
                 ->type_name("file|rebuild"));
     of_file(app.add_flag("--no-upgrade", o.no_upgrade,

@@ -36,9 +36,9 @@ void add_recipe_options(Arguments& app, RecipeOptions& o, const WhyNoEffect& why
   add("--crop", o.crop, "After resizing, crop the centre to HxW or SxS", "SIZE");
   add("--letterbox", o.letterbox,
       "Instead of --resize and --crop: keep the aspect ratio, fill right and bottom with this grey (0 to 255)", "VALUE");
-  add("--scale", o.scale, "Multiply pixels by this: (x * scale - mean) / std; 1/255, say", "NUMBER");
-  add("--mean", o.mean, "Subtract this; one number or one a channel: 0.485,0.456,0.406", "NUMBERS");
-  add("--std", o.std, "Divide by this; one number or one a channel", "NUMBERS");
+  add("--scale", o.scale, "Multiply pixels by this: (x * scale - mean) / std; for example 1/255", "NUMBER");
+  add("--mean", o.mean, "Subtract this: one number, or one for each channel, for example 0.485,0.456,0.406", "NUMBERS");
+  add("--std", o.std, "Divide by this: one number, or one for each channel", "NUMBERS");
   has_effect(app, app.add_flag("--bgr", o.bgr, "Channels in the order blue, green, red")->group(group), why);
   add("--layout", o.layout, "nchw or nhwc, if the shape of the input leaves it open", "LAYOUT")->check(OneOf({"nchw", "nhwc"}));
 }
@@ -68,7 +68,7 @@ Result<Preprocess> recipe_of(const RecipeOptions& o, const std::string& stored, 
   if (!o.scale.empty()) {
     OCTAVO_TRY(const auto scale, parse_numbers("--scale", o.scale));
     if (scale.size() != 1)
-      return fail(ErrorKind::usage, fmt::format("--scale {}: one number, please; --std takes one a channel", o.scale));
+      return fail(ErrorKind::usage, fmt::format("--scale {}: takes one number; --std takes one for each channel", o.scale));
     p.scale = scale[0];
   }
   if (!o.mean.empty()) {

@@ -45,8 +45,9 @@ void hint_preprocessing(const Loaded& loaded, const RecipeOptions& options, cons
   if (reach && reach->high >= kPixels) return;
   const std::string why =
       reach ? fmt::format(", and the model quantizes that input to {:.4g} .. {:.4g}", reach->low, reach->high) : "";
-  say("hint: no preprocessing is named: pixels go into \"{}\" as 0 to 255{}\n"
-      "  say how the model was trained: --preset torch (or tf, caffe, cifar, yolox), or --scale 1/255; --scale 1 for pixels as "
+  say("hint: no preprocessing is given: pixels go into \"{}\" as 0 to 255{}\n"
+      "  give the preprocessing of the training: --preset torch (or tf, caffe, cifar, yolox), or --scale 1/255; --scale 1 for "
+      "pixels as "
       "they "
       "are\n",
       input, why);

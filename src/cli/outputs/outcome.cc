@@ -57,14 +57,16 @@ std::string search_text(const quantize::PrecisionSearch& s) {
     worst.push_back(fmt::format("{}: {}, int8 saves {:.1f} us{}", l.node, db(l.sqnr), 1e6 * l.gain,
                                 small ? ", " + l.type + " now" : std::string()));
   }
-  return text + list("signal to noise at the outputs when only this layer is int8, by noise a second saved", worst);
+  return text + list("signal to noise at the outputs when only this layer is int8, sorted by noise for each second that int8 saves",
+                     worst);
 }
 
 std::string scores_text(const quantize::ScoreChoice& s) {
   const std::string first(quantize::name_of(s.first));
   if (!s.minmax) {
-    return fmt::format("ranges by {}: the data show no object (no cell scores above {:g} in float), so minmax was not tried\n",
-                       first, quantize::kObjectScore);
+    return fmt::format(
+        "ranges by {}: the data contain no object (no cell has a score above {:g} in float), so minmax was not tried\n", first,
+        quantize::kObjectScore);
   }
   const bool minmax = s.chosen == quantize::Method::minmax;
   return fmt::format(

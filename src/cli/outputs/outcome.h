@@ -13,7 +13,7 @@ namespace octavo::cli {
 /// For quantize::Options::progress: steps with the time that is left. `progress` must outlive it.
 [[nodiscard]] std::function<void(const std::string& step, std::size_t done, std::size_t count)> quantize_watcher(Progress& progress,
                                                                                                                  bool verbose);
-/// Of the data and of what came of them, on stderr.
+/// Prints the warnings about the data and the outcome to stderr.
 void print_warnings(const FileData& data, const quantize::Outcome& outcome);
 /// Samples, ranges, layers, signal to noise, the search, and what stays float and why. `symmetric`: the ranges have no zero points.
 [[nodiscard]] std::string outcome_text(const quantize::Outcome& outcome, bool symmetric);

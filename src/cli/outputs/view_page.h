@@ -23,7 +23,7 @@ struct ViewExtras {
   std::set<std::string, std::less<>> disabled{};  ///< switches that were off when it was built
   int threads = 0;                                ///< to time it with; 0: the engine's
   std::string file{};                             ///< the name that the page shows the plan under; empty: the name of the graph
-  int runs = 0;                                   ///< times of so many runs on random inputs (seed 1); 0: none
+  int runs = 0;                                   ///< number of timed runs on random inputs (seed 1); 0: none
 };
 /// report::document of the whole plan and the fields "file", "onnx", "roundings" and "profile" (docs/schema.md). Errors: those of running.
 [[nodiscard]] Result<nlohmann::json> view_document(const std::shared_ptr<const engine::Engine>& engine, const ViewExtras& extras);
@@ -31,12 +31,12 @@ struct ViewExtras {
 /// The field "onnx": the nodes of a model; `built`: names those that went into no region, and why.
 [[nodiscard]] nlohmann::json onnx_document(const onnx::GraphNodes& nodes, const api::Built* built = nullptr);
 
-/// A document that somebody saved. Errors: `bad_input` for what is no JSON, another version of the schema, or lacks a field that
-/// the page needs, by name.
+/// A saved document. Errors: `bad_input` if it is not JSON, has another version of the schema, or lacks a field that
+/// the page needs; the error names the field.
 [[nodiscard]] Result<nlohmann::json> read_document(std::string_view text, const std::string& name);
 
-/// Adds the field "accuracy": signal to noise of layers from what `octavo quantize --report` wrote. Errors: `bad_input` for another
-/// file, and for one that is about none of the plan's nodes.
+/// Adds the field "accuracy": signal to noise of layers from a file of `octavo quantize --report`. Errors: `bad_input` for another
+/// file, and for a report that names none of the plan's nodes.
 [[nodiscard]] Status add_accuracy(nlohmann::json& document, std::string_view report, const std::string& name);
 
 /// The page, of one plan or two side by side. Names are data in it, never markup. What only programs read (reasons as data) is left

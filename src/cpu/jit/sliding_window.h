@@ -69,7 +69,7 @@ struct SlidingWindowArgs {
 };
 using SlidingWindowFn = void (*)(SlidingWindowArgs*);
 
-/// rolling_code.cc
+/// What the code depends on (sliding_window_code.cc).
 struct SlidingWindowShape {
   int vectors = 4, tail = 16, rows = 1;
   bool line = true;

@@ -112,7 +112,7 @@ void diagnose_scales(const ModelView& m, const Report& report) {
       say(Severity::warning, "denormal-scale",
           fmt::format(
               "this scale is {}{}, below the smallest normal {} ({}): runtimes that flush denormals to zero divide by 0, and codes "
-              "lose precision. Likely calibration saw next to nothing; quantize again, or leave the tensor in float",
+              "lose precision. Probably calibration saw almost only zeros; quantize again, or leave the tensor in float",
               denormal.value, denormal.where(entries), ir::name_of(s->dtype()), normal));
     }
     for (const ScaleUse* u : uses[scale]) {

@@ -1,4 +1,4 @@
-// Numbers of a model that mislead: what `octavo doctor` lists, and what a build warns of. Looks at the file itself, so that models
+// Doubtful numbers of a model, which `octavo doctor` lists and a build warns of. The diagnosis reads the file itself, so that models
 // that import refuses are diagnosed too (docs/doctor.md).
 #pragma once
 
@@ -40,9 +40,9 @@ struct DiagnoseOptions {
 };
 
 /// Scales that are not positive, not finite or denormal; scales that do not fit their axis; int32 biases and accumulators that
-/// overflow; biases shared by operators of different scale; weights outside of what their codes can hold; scales along an axis that
+/// overflow; biases shared by operators of different scale; weights outside of the range of their codes; scales along an axis that
 /// looks wrong; and of a table: unusable, saturating, and entropy ranges that are min-max. Nodes that no output needs are left out;
-/// so are the insides of branches (If, Loop). Never throws, whatever the model. Errors: bad_model.
+/// so are the insides of branches (If, Loop). Never throws, whatever the model is. Errors: bad_model.
 [[nodiscard]] Result<Diagnosis> diagnose(const Parsed& model, const DiagnoseOptions& options = {});
 
 }  // namespace octavo::onnx

@@ -107,7 +107,7 @@ void overflow(const ModelView& m, const Layer& l, const Report& report) {
           fmt::format(
               "{} of {} entries do not fit into an int32 bias; the worst, {:.6g} of channel {}, is {:.4g} steps of input scale x "
               "weight scale = {:.4g}, int32 ends at 2.147e+09. Octavo adds this bias in float; runtimes that quantize it clip it. "
-              "Likely the weights of that channel are next to zero: give them a larger scale",
+              "Probably the weights of that channel are almost zero: give them a larger scale",
               count, b->size(), b->at(worst), worst, largest, l.unit(worst))});
 }
 
@@ -120,15 +120,14 @@ void clipped(const Coded& b, const Layer& l, const Report& report) {
     if (std::abs(v) >= std::numeric_limits<std::int32_t>::max()) ++count, first = c;
   }
   if (count == 0) return;
-  report(
-      {Severity::warning,
-       "bias-clipped",
-       b.name,
-       {l.node},
-       fmt::format(
-           "{} of {} codes are at the end of int32 (channel {} is {}): the tool that quantized this bias clipped it, and its value "
-           "is lost. Give the weights of that channel a larger scale, and quantize again",
-           count, b.codes->size(), first, codes[static_cast<std::size_t>(first)])});
+  report({Severity::warning,
+          "bias-clipped",
+          b.name,
+          {l.node},
+          fmt::format("{} of {} codes are at the limits of int32 (channel {} is {}): the tool that quantized this bias clipped it, "
+                      "and its value "
+                      "is lost. Give the weights of that channel a larger scale, and quantize again",
+                      count, b.codes->size(), first, codes[static_cast<std::size_t>(first)])});
 }
 
 /// What the accumulator can reach: sum |w - zw| * max |x - zx|, and the bias.

@@ -81,7 +81,7 @@ void unlike_parts(const ModelView& m, const ir::Ranges& ranges, const Report& re
       report(
           {Severity::warning, "unlike-parts", part, layers,
            fmt::format("its range in the table is {:.4g}, that of the concatenation \"{}\" {:.4g}: of this part {} keeps {:.0f} of "
-                       "{:.0f} codes. octavo doctor --data says what that costs; --precision {}=float32 keeps the layer float",
+                       "{:.0f} codes. octavo doctor --data shows what that costs; --precision {}=float32 keeps the layer float",
                        magnitude(*own), n.output(0), magnitude(*whole), layers.front(),
                        codes(*whole) * magnitude(*own) / magnitude(*whole), codes(*whole), layers.front())});
     }
@@ -111,7 +111,7 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
       continue;
     }
     if (scale < std::numeric_limits<float>::min())
-      say("denormal-scale", fmt::format("its scale in the table is {}, below the smallest normal float32; it is next to 0", scale));
+      say("denormal-scale", fmt::format("its scale in the table is {}, below the smallest normal float32; it is almost 0", scale));
     const double bound = bound_of(m, tensor);
     if (bound == 0) continue;
     const std::string op = m.producer(tensor)->op_type();
@@ -150,7 +150,7 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
     if (std::abs(magnitude(at->second) / magnitude(seen) - 1) < 1e-4) ++equal, example = tensor;
   }
   const std::string advice =
-      "Entropy calibration that clips nothing is min-max under another name (ONNX Runtime's with its default bins is): calibrate "
+      "Entropy calibration that clips nothing equals min-max (ONNX Runtime's does with its default bins): calibrate "
       "with 2048 "
       "bins, or name the table MinMaxCalibration";
   if (common >= 4 && static_cast<double>(equal) >= kAlmostAll * static_cast<double>(common)) {

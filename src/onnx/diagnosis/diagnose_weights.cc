@@ -171,8 +171,8 @@ void saturation_of(const Weights& w, const std::string& node, const Report& repo
             "saturating-weights",
             w.name,
             {node},
-            fmt::format("{:.0f} % of the {} codes are the smallest or the largest beside the one of each channel that should be: "
-                        "the scale was too small and clipped the weights; "
+            fmt::format("{:.0f} % of the {} codes are the smallest or the largest code (one for each channel is expected and not "
+                        "counted): the scale was too small and clipped the weights; "
                         "quantize again",
                         100 * share, w.data->size())});
   }
@@ -222,8 +222,8 @@ void unused_codes_of(const Weights& w, const std::string& node, const Report& re
           {node},
           fmt::format(
               "in {} the largest weight is below a quarter of what the scale \"{}\" can hold, at worst {:.3g} %: the scale and the "
-              "weights disagree. Likely the weights were changed after the scales were taken, as by training on; take the scales "
-              "again: max / 127",
+              "weights disagree. Probably the weights were changed after the scales were computed, for example by further "
+              "training; compute the scales again: max / 127",
               where, w.scale_name, 100 * least)});
 }
 

@@ -39,7 +39,7 @@ struct ChannelChange {
   /// sum of others takes what its operands allow.
   std::map<std::string, std::vector<double>> wanted_offset;
 };
-/// Changes weights, biases and normalizations; `changes` is parallel to `groups`. The nodes stay as they are.
+/// Changes weights, biases and normalizations; `changes` is parallel to `groups`. The nodes do not change.
 void change_channels(Editor& model, const std::vector<Layer>& layers, const std::vector<ChannelGroup>& groups,
                      const std::vector<ChannelChange>& changes);
 

@@ -19,7 +19,7 @@ struct TableResult {
   std::vector<std::string> notes;       ///< what was approximated, propagated, or drifts; a line each
 };
 /// Takes the pairs out of the model: activations read the unquantized tensor again, weights become their dequantized values,
-/// everything else stays. What a table cannot say is refused, naming the tensor and both values: zero points other than the middle,
+/// everything else stays. What a table cannot express is refused; the error names the tensor and both values: zero points other than the middle,
 /// scales per axis, two scales for one tensor; with `approximate` those are bounded instead (largest magnitude; the wider of two)
 /// and noted. Errors: `unsupported`, `bad_model`.
 [[nodiscard]] Result<TableResult> to_table(Editor& model, bool approximate);

@@ -1,4 +1,4 @@
-// An ONNX file opened for editing: what is not touched stays as it is.
+// An ONNX file opened for editing. Parts that are not edited do not change.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace octavo::onnx {
 
-/// One model, its top-level graph. Not for models whose subgraphs read the edited tensors (If, Loop): `open` refuses those. Data
-/// that the file keeps outside of itself is read in: what is saved is one file. Large constants are shared with what it was opened from.
+/// The top-level graph of one model. `open` refuses models whose subgraphs read the edited tensors (If, Loop). External data is read
+/// in, and the model is saved as one file. Large constants are shared with what it was opened from.
 class Editor {
  public:
   [[nodiscard]] static Result<Editor> open(const Parsed& model);

@@ -36,7 +36,7 @@ class Remover {
       if (n.op_type().starts_with("QLinear") || n.op_type() == "DynamicQuantizeLinear" || n.op_type() == "ConvInteger" ||
           n.op_type() == "MatMulInteger") {
         return fail(ErrorKind::unsupported,
-                    fmt::format("node \"{}\" is {}: a table speaks of float models\n  export the model with "
+                    fmt::format("node \"{}\" is {}: a table describes float models\n  export the model with "
                                 "QuantizeLinear and DequantizeLinear pairs (QDQ format)",
                                 m_.node_name(i), n.op_type()));
       }
@@ -47,10 +47,9 @@ class Remover {
     }
     for (int i = 0; i < count; ++i) {
       if (m_.graph().node(i).op_type() == "QuantizeLinear" && !gone_.contains(i)) {
-        return fail(ErrorKind::unsupported,
-                    fmt::format("QuantizeLinear \"{}\" is not followed by DequantizeLinear: its codes are a result of the model, "
-                                "which a table cannot say",
-                                m_.node_name(i)));
+        return fail(ErrorKind::unsupported, fmt::format("QuantizeLinear \"{}\" is not followed by DequantizeLinear: its codes are "
+                                                        "a result of the model, which a table cannot express",
+                                                        m_.node_name(i)));
       }
     }
     OCTAVO_CHECK(codes_are_not_read());
@@ -69,9 +68,11 @@ class Remover {
       if (n.op_type() == "QuantizeLinear") codes[n.output(0)] = q;
     }
     const auto refuse = [&](const std::string& tensor, const std::string& reader) {
-      return fail(ErrorKind::unsupported, fmt::format("codes \"{}\" of QuantizeLinear \"{}\" are read by {} too: a table speaks of "
-                                                      "float models, where they do not exist",
-                                                      tensor, m_.node_name(codes.at(tensor)), reader));
+      return fail(
+          ErrorKind::unsupported,
+          fmt::format(
+              "codes \"{}\" of QuantizeLinear \"{}\" are read by {} too: a table describes float models, which have no codes",
+              tensor, m_.node_name(codes.at(tensor)), reader));
     };
     for (int i = 0; i < m_.graph().node_size(); ++i) {
       if (gone_.contains(i)) continue;
@@ -132,8 +133,8 @@ class Remover {
     const auto made = producer_.find(n.input(0));
     if (made == producer_.end() || m_.graph().node(made->second).op_type() != "QuantizeLinear") {
       return fail(ErrorKind::unsupported,
-                  fmt::format("DequantizeLinear \"{}\" reads \"{}\", which no QuantizeLinear makes: integer inputs, and codes "
-                              "that pass through other operators, cannot be said by a table",
+                  fmt::format("DequantizeLinear \"{}\" reads \"{}\", which no QuantizeLinear makes: a table cannot express integer "
+                              "inputs, and codes that pass through other operators",
                               m_.node_name(dq), n.input(0)));
     }
     const int quantize = made->second;
@@ -141,7 +142,7 @@ class Remover {
     OCTAVO_TRY(const ir::Quantizer front, quantizer(quantize));
     if (!(front == given)) {
       return fail(ErrorKind::unsupported,
-                  fmt::format("tensor \"{}\" is quantized by {} and dequantized by {}: a table cannot say that", source,
+                  fmt::format("tensor \"{}\" is quantized by {} and dequantized by {}: a table cannot express that", source,
                               ir::to_string(front), ir::to_string(given)));
     }
     if (const ir::Tensor* weights = m_.constant(source)) {  // float weights with a pair

@@ -1,5 +1,5 @@
-// Writing one ONNX operator as several IR operators: each call emits a node; after the first error nothing is emitted any more, and
-// `finish` gives that error.
+// Writes one ONNX operator as several IR operators. Each call emits a node. After the first error nothing is emitted any more, and
+// `finish` returns that error.
 //
 //   Compose c(n);
 //   const ValueId norm = c.sqrt(c.reduce(Op::reduce_mean, c.mul(x, x), {axis}, true));

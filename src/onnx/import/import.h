@@ -41,7 +41,7 @@ struct ImportOptions {
   bool operator==(const ImportOptions&) const = default;
 };
 
-/// What the file says of itself: nothing here changes what is computed.
+/// The metadata of the file. It does not affect the computation.
 struct Description {
   std::string producer, graph_name, domain, description, graph_description;
   std::int64_t version = 0;                     ///< model_version
@@ -83,7 +83,7 @@ struct Model {
 /// twice; nodes of functions and branches are "call/node").
 ///
 /// Errors: io, the file. bad_model: corrupt, contradictory, cyclic, missing data. usage: shapes that are missing or do not
-/// fit. unsupported: one text that lists every node not covered (the first ten and the count) with its place, its inputs
+/// fit. unsupported: one text that lists every unsupported node (the first ten and the count) with its place, its inputs
 /// and what can be done. External data is read from the folder of the file and nowhere else.
 [[nodiscard]] Result<Model> import_model(const Parsed& parsed, const ImportOptions& options = {});
 /// The same of a model that nobody else asks about.
@@ -91,7 +91,7 @@ struct Model {
 [[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {},
                                          const std::string& base_dir = "");
 
-/// What import refuses whatever the shapes are: opsets and operators that are not covered (one text that lists them all). A model that
+/// Checks for errors that do not depend on shapes: unsupported opsets and operators (one text that lists them all). A model that
 /// passes may still be refused once shapes are known.
 [[nodiscard]] Status check_model(const Parsed& parsed, const ImportOptions& options = {});
 
@@ -106,7 +106,7 @@ struct Model {
 [[nodiscard]] Result<std::vector<InputInfo>> bind_inputs(const std::vector<InputInfo>& inputs, const ImportOptions& options,
                                                          bool partly = false);
 
-/// What the file says of itself, without lowering anything.
+/// The metadata of the file, without lowering anything.
 [[nodiscard]] Description description_of(const Parsed& parsed);
 
 /// The oldest and newest opset of the default domain that import accepts.

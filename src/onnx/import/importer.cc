@@ -71,7 +71,7 @@ Status Importer::read_header() {
   out_.opset = out_.opsets[""];
   if (out_.opset < kOldestOpset) {
     return fail(ErrorKind::unsupported,
-                fmt::format("the model uses opset {}; opsets {} to {} are covered. Convert it: onnx.version_converter."
+                fmt::format("the model uses opset {}; opsets {} to {} are supported. Convert it: onnx.version_converter."
                             "convert_version(model, 13)",
                             out_.opset, kOldestOpset, kNewestOpset));
   }
@@ -184,7 +184,7 @@ Status Importer::bind_results(NodeContext& node) {
     if (v == ir::kNone) {
       if (!node.wants(i)) continue;
       return fail(ErrorKind::unsupported,
-                  fmt::format("its output {} (\"{}\") is read, but only the output before it is covered", i, name));
+                  fmt::format("its output {} (\"{}\") is read, but only the output before it is supported", i, name));
     }
     ir::Value& value = g.value(v);
     const std::string full = value_prefix_ + name;
@@ -349,7 +349,7 @@ Result<std::vector<ValueId>> Importer::inline_graph(const pb::GraphProto& branch
     std::vector<ValueId> out;
     for (const auto& o : branch.output()) {
       if (poisoned_.contains(o.name()))
-        return fail(ErrorKind::unsupported, "a node in the chosen branch is not covered (listed by itself)");
+        return fail(ErrorKind::unsupported, "a node in the chosen branch is not supported (it is listed separately)");
       OCTAVO_TRY(const ValueId v, resolve(o.name()));
       out.push_back(v);
     }
@@ -534,9 +534,9 @@ Status check_selected_rows(const ir::Graph& g) {
       return fail(
           ErrorKind::unsupported,
           fmt::format(
-              "importing the model: node {} ({}) reads the rows that NonMaxSuppression {} selects; how many there are only a "
-              "run knows, and behind them are rows of -1. Casts of them and choices of columns are covered, and outputs\n  "
-              "to do: end the model with the result of NonMaxSuppression, and do the rest on the arrays of the run",
+              "importing the model: node {} ({}) reads the rows that NonMaxSuppression {} selects; their number is known only at "
+              "run time, and rows of -1 follow them. Only casts of them, choices of columns and outputs are supported\n  to do: "
+              "end the model with the result of NonMaxSuppression, and do the rest on the arrays of the run",
               names_of(n), ir::name_of(n.op), names_of(g.node(found->second))));
     }
   }

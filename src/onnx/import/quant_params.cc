@@ -104,7 +104,7 @@ Result<ValueId> emit_dequantize(NodeContext& n, ValueId codes, FileQuantizer f) 
     if (f.q.type == DType::s32 && turn[c] != 0)
       return n.unsupported("a bias with the code {} and a negative scale in channel {}; quantize it again", least[c], c);
   }
-  n.note(fmt::format("{} of {} scales are negative: the codes under them are turned round, exactly",
+  n.note(fmt::format("{} of {} scales are negative: their codes are reversed, which is exact",
                      std::count(f.negative.begin(), f.negative.end(), 1), f.negative.size()));
   const ValueId constant = n.add_constant(turned(given, f.q, f.negative, turn));
   return n.emit_quantizer(Op::dequantize, constant, positive(f.q, f.negative, turn));
@@ -128,7 +128,7 @@ bool params_known(const NodeContext& n, std::size_t scale, std::size_t zero_poin
 
 Status check_code_type(NodeContext& n, DType type, bool allow_s32) {
   if (ir::is_int8(type) || (allow_s32 && type == DType::s32)) return {};
-  return n.unsupported("codes of type {}: only int8 and uint8{} are covered; quantize to 8 bits", ir::name_of(type),
+  return n.unsupported("codes of type {}: only int8 and uint8{} are supported; quantize to 8 bits", ir::name_of(type),
                        allow_s32 ? " (and int32 into DequantizeLinear)" : "");
 }
 

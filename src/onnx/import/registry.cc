@@ -67,16 +67,16 @@ std::string advice(std::string_view domain, std::string_view type) {
   for (auto it = first; it != last; ++it) {
     const OpRow& row = *it->second;
     if (row.domain != domain) continue;
-    return row.until == 0 ? fmt::format("covered from opset {}; convert the model with onnx.version_converter", row.since)
-                          : fmt::format("covered in opset {} to {} only, where ONNX defines it; the file's opset is wrong for it",
+    return row.until == 0 ? fmt::format("supported from opset {}; convert the model with onnx.version_converter", row.since)
+                          : fmt::format("supported in opset {} to {} only, where ONNX defines it; the file's opset is wrong for it",
                                         row.since, row.until);
   }
-  if (first != last) return fmt::format("covered in domain \"{}\" only", first->second->domain);
+  if (first != last) return fmt::format("supported in domain \"{}\" only", first->second->domain);
   if (domain.empty()) {
     for (const Hint& hint : kHints) {
       if (hint.type == type) return std::string(hint.text);
     }
-    return "not covered yet; cut the model around it, or express it with covered operators";
+    return "not supported yet; cut the model around it, or express it with supported operators";
   }
   return fmt::format("an operator of the domain \"{}\"; export with standard ONNX operators", domain);
 }

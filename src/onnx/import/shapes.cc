@@ -50,14 +50,15 @@ Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph) {
     if (!seen.insert(input.name()).second)
       return fail(ErrorKind::bad_model, fmt::format("input \"{}\" is declared twice", input.name()));
     if (!input.type().has_tensor_type()) {
-      return fail(ErrorKind::unsupported,
-                  fmt::format("input \"{}\" is not a tensor (sequence, map or optional); only tensors are covered", input.name()));
+      return fail(
+          ErrorKind::unsupported,
+          fmt::format("input \"{}\" is not a tensor (sequence, map or optional); only tensors are supported", input.name()));
     }
     const auto& tensor = input.type().tensor_type();
     const auto type = dtype_of(tensor.elem_type());
     if (!type) {
       return fail(ErrorKind::unsupported,
-                  fmt::format("input \"{}\" has the element type {}, which is not covered; {}", input.name(),
+                  fmt::format("input \"{}\" has the element type {}, which is not supported; {}", input.name(),
                               onnx_type_name(tensor.elem_type()), type_advice(tensor.elem_type())));
     }
     InputInfo info;

@@ -18,7 +18,7 @@ struct GraphNodes {
   std::vector<std::string> inputs, outputs;  ///< of the network; initializers that are also listed as inputs are none
 };
 
-/// Of the main graph: what functions and subgraphs hold inside is not looked at.
+/// The nodes of the main graph, without the insides of functions and subgraphs.
 [[nodiscard]] GraphNodes nodes_of(const Parsed& model);
 
 }  // namespace octavo::onnx

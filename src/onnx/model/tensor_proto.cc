@@ -194,8 +194,8 @@ Result<std::int64_t> checked_count(const Shape& dims, const std::string& what) {
 Result<std::int64_t> checked_constant(const Shape& dims, const std::string& what) {
   OCTAVO_TRY(const std::int64_t count, checked_count(dims, what));
   if (count > (std::int64_t{1} << 26)) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("{} needs a constant of {}, {} elements; at most 2^26 are covered", what, ir::to_string(dims), count));
+    return fail(ErrorKind::unsupported, fmt::format("{} needs a constant of {}, {} elements; at most 2^26 are supported", what,
+                                                    ir::to_string(dims), count));
   }
   return count;
 }
@@ -206,7 +206,7 @@ Result<Tensor> read_tensor(const pb::TensorProto& proto, const std::string& base
   OCTAVO_TRY(const std::int64_t want, checked_count(dims, what));
   const auto type = dtype_of(proto.data_type());
   if (!type) {
-    return fail(ErrorKind::unsupported, fmt::format("{}: element type {} is not covered; {}", what,
+    return fail(ErrorKind::unsupported, fmt::format("{}: element type {} is not supported; {}", what,
                                                     onnx_type_name(proto.data_type()), type_advice(proto.data_type())));
   }
   if (proto.has_segment())

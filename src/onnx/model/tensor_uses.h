@@ -19,7 +19,7 @@ struct TensorUses {
   bool output = false;  ///< an output of the network
 };
 
-/// Of the main graph: what functions and subgraphs make inside is not looked at.
+/// The uses in the main graph, without the insides of functions and subgraphs.
 [[nodiscard]] TensorUses uses_of_tensor(const Parsed& model, const std::string& tensor);
 
 /// Every tensor name in the main graph: inputs, initializers, results of nodes; sorted.

@@ -1,6 +1,7 @@
 // conv-transpose-as-conv:  conv_transpose(x, w, b), windows side by side ==> depth_to_space(conv(x, w', b')), w'[o s s + i s + j] = w[o, i, j]
-//   Why    kernels have output channels in the lanes of a vector: one channel, the mask that a text detector ends with, is computed in one lane of
-//          sixteen, four times over. As a convolution its s s taps are channels, and what follows runs over rows of the result.
+//   Why    kernels compute output channels in the lanes of a vector. With one output channel, such as the mask of a text detector,
+//          one lane of sixteen works, four times. As a convolution, the s s taps are output channels, and the operators behind it
+//          run over rows of the result.
 //   Exact  bit for bit: each element of the result is the sum of the same products, over the input channels in their order.
 //   Needs  two spatial dimensions, one group, strides as long as a square kernel, no padding; s s times the output channels fit one vector of 16;
 //          w and b are plain f32 constants.

@@ -1,9 +1,9 @@
 // drop-identity:  f(x) ==> x, where f changes nothing
 //   Why    exporters leave such nodes behind; each would be a copy of its tensor.
-//   Exact  bit for bit: every element is passed on as it is.
+//   Exact  bit for bit: every element is passed on unchanged.
 //   Needs  transpose in order, reshape or expand to the same shape, slice of everything, tile once, pad by 0, concat of one,
 //          nearest resize of every index to itself, cast to the same type, clip to -inf..inf, or relu of relu.
-//   Order  first: what is left is worth looking at.
+//   Order  first, so that the other rules see fewer nodes.
 #include <cmath>
 
 #include "passes/rules.h"

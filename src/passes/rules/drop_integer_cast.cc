@@ -1,6 +1,7 @@
 // drop-integer-cast:  cast_f32(cast_s32(y)) ==> y, where y holds whole numbers
-//   Why    ConvInteger and MatMulInteger have int32 results, and what scales them is float: sums made to integers and back would be
-//          two passes over memory, and would keep scale, bias and activation out of the region that computes the sums.
+//   Why    ConvInteger and MatMulInteger have int32 results, and their scaling is float. Conversions of the sums to integers and
+//          back would be two passes over memory, and would separate scale, bias and activation from the region that computes the
+//          sums.
 //   Exact  bit for bit: a float that is a whole number within int32 is that integer, and the integer is that float; y is never -0.
 //   Needs  y is an integer convolution or product of codes with scale 1, 8-bit codes as floats, a constant of whole numbers, or sums,
 //          differences and products of such, that stays below 2^30. Not products alone: they may be -0.

@@ -1,11 +1,12 @@
 // drop-tiny-weights:  conv(x, w, b) ==> conv(x, w', b'), w' = 0 where |w| < 2^-100, the largest |w| being 2^-60 or more; b' likewise; also
 //   conv_transpose, gemm
-//   Why    weight decay leaves channels of a trained network with weights and biases of 1e-38 and less. Their products and what is computed of
-//          them are subnormal, and an Intel processor takes some 150 clocks for each instruction that meets one: a fifth of the time of a text detector.
+//   Why    weight decay leaves channels of a trained network with weights and biases of 1e-38 and less. Their products and sums are
+//          subnormal, and an Intel processor takes some 150 clocks for each instruction with a subnormal operand: a fifth of the
+//          time of a text detector.
 //   Exact  not bit for bit. With K products a sum, a result differs by at most K 2^-100 max|x| + 2^-100, less than what rounding may leave of a
 //          result with the largest weight, 2^-24 2^-60 max|x|, for K below 2^16. That is a bound for the whole result, not for each element: a
 //          channel that has tiny weights alone becomes its bias, which an output, a normalization or a large scale behind it would show.
-//   Needs  w is a plain f32 constant, and K at most 2^15; a bias is looked at where it is one, too.
+//   Needs  w is a plain f32 constant, and K at most 2^15; a bias is included if it is such a constant too.
 //   Order  after fold-batch-norm, which multiplies weights: not while an affine reads the result.
 #include <algorithm>
 #include <cmath>

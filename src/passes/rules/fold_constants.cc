@@ -1,5 +1,5 @@
 // fold-constants:  f(constants) ==> constant
-//   Why    what does not depend on the inputs is computed once, when the engine is built.
+//   Why    nodes that do not depend on the inputs are computed once, when the engine is built.
 //   Exact  bit for bit: the reference computes it, and the reference is what the engine must equal.
 //   Needs  every operand is a constant; the result lies on no grid (codes stay codes: that is for the laws); the result takes at
 //          most 1 MiB, or four times what its operands take.

@@ -1,12 +1,12 @@
 // merge-shuffle:  reshape(transpose(reshape(x, a), p), b) ==> gather(x, i)
-//   Why    a channel shuffle is spelled as three operators of five dimensions; on channels-last images none of them is a pattern of
-//          strides, and each would be a copy. It is one permutation of channels.
+//   Why    exporters write a channel shuffle as three operators on five dimensions. On channels-last images, strides cannot express
+//          any of them, so each would be a copy. Together they are one permutation of channels.
 //   Exact  bit for bit: elements only move.
 //   Needs  all that moves lies inside one axis of x of at most 65536 elements; the three operators have no other readers between
 //   them.
 //          A result of another shape than x is a reshape behind the gather; when only dimensions of one element move it is all that
 //          is left.
-//   Order  after merge-transpose and merge-reshape have made one transpose between two reshapes of what there was.
+//   Order  after merge-transpose and merge-reshape have made one transpose between two reshapes.
 
 #include <numeric>
 

@@ -1,6 +1,6 @@
 // sink-reshape:  f(reshape(y), c) ==> reshape(f(y, c)), y a matrix that a gemm computes
-//   Why    a product of tokens with a weight is a gemm between two reshapes; bias, residual Add and activation behind the second would
-//          be regions of their own, a pass over memory each, where they can be part of the gemm's.
+//   Why    a product of tokens with a weight is a gemm between two reshapes. Bias, residual Add and activation behind the second
+//          reshape would be separate regions with a pass over memory each; before the reshape they can join the region of the gemm.
 //   Exact  bit for bit: f computes each element from the same elements.
 //   Needs  f is pointwise (no rounding to codes: laws move those, and no BatchNormalization: it names an axis); y is a gemm or pointwise
 //          operators behind one, and the reshape keeps its columns; each other operand has the reshape's shape (it is reshaped, too), one

@@ -34,12 +34,12 @@ struct Advice {
   Reasons why;
 };
 
-/// Every pair left out alone; a pair added before every float convolution or product whose weights are constant (its price does
-/// not depend on the scale; `ranges`, as PlanOptions::ranges, say through which quantizer); the pair of a tensor whose codes are stored put before those who read it in float32 as well (share);
-/// and a pair between a convolution and its activation put behind the activation, where the next convolution is float for want of
-/// one (move). Each changed network is planned and priced with `options.costs`; what gains more than 2 % of the regions it changes
-/// is advice: what can be made with what is known first, and the best first. `errors`: estimate for so many of the best what the change does to the outputs (runs the reference: slow
-/// for large networks). Cost: one planning a change. Errors: those of make_plan.
+/// Tries these changes, one at a time: every pair is left out; a pair is added before every float convolution or product with constant weights (its price does
+/// not depend on the scale; `ranges`, as PlanOptions::ranges, give the quantizer); the pair of a tensor whose codes are stored is put before the readers in float32 too (share);
+/// and a pair between a convolution and its activation is put behind the activation, if the next convolution is float because it lacks
+/// a pair (move). Each changed network is planned and priced with `options.costs`. A change that saves more than 2 % of the regions that it changes
+/// is advice. Changes that can be applied come first, the best first. `errors`: for this number of the best, estimate how much the outputs change (runs the reference: slow
+/// for large networks). Cost: one planning for each change. Errors: those of make_plan.
 struct Advised {
   double plan_seconds = 0;
   double applied_seconds = 0;  ///< of the plan with all changes that are `together`

@@ -13,9 +13,9 @@
 
 namespace octavo::plan {
 
-/// Each rounding is left out alone (one that the placement leaves out: put in), then the others of its region with it, then all,
-/// and each time the changed network is planned (the default plan) and the regions that differ are priced. "Without" below is
-/// without what the placement demands: for kind `left_out`, without the float32.
+/// Each rounding is left out alone (kind `left_out`: put in), then together with the others of its region, then all are,
+/// and each time the changed network is planned (the default plan) and the regions that differ are priced. "Without" below means
+/// without the rounding; for kind `left_out`, without the float32 tensor.
 struct PricedRounding {
   /// How it was seen that the network is faster without it. `alone`: more than 0.5 % of what differs. `region`: with the others of
   /// its region, which save more together than those that save alone. `whole`: leaving out also those whose region is not clearly
@@ -24,16 +24,16 @@ struct PricedRounding {
   enum class Cost { none, alone, region, whole };
   Rounding rounding;
   std::string region;             ///< the region's name in the default plan
-  double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
+  double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it a region cannot run
   Cost cost = Cost::none;
-  bool same_plan = false;  ///< no region differs: a step of a table that is there anyway; the times are the region's
+  bool same_plan = false;  ///< no region differs: the rounding is a step of a table that exists in both; the times are the region's
   [[nodiscard]] bool costs_time() const { return cost != Cost::none; }
 };
 [[nodiscard]] std::string_view name_of(
     PricedRounding::Cost cost);  ///< "alone", "with the others of its region", "with all others"; none: empty
 
 struct Roundings {
-  /// Some of them left out together.
+  /// The network with some of them left out together.
   struct Together {
     double with = 0, without = 0;  ///< seconds of the regions that differ; without -1: a region cannot run
     bool same_plan = true;

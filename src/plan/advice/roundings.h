@@ -33,8 +33,8 @@ struct Rounding {
 /// Results of the network are float32 in any case and not listed either. Cost: that of grouping.
 [[nodiscard]] std::vector<Rounding> find_roundings(const ir::Graph& graph, const std::set<std::string, std::less<>>& disabled);
 
-/// The graph with each of these the other way, not normalized: `inside`: whoever read the rounded value reads the value;
-/// `left_out`: whoever read the value reads the rounded one.
+/// The graph with each of these roundings changed, not normalized. `inside`: readers of the rounded value read the value;
+/// `left_out`: readers of the value read the rounded value.
 [[nodiscard]] ir::Graph otherwise(const ir::Graph& graph, const std::vector<const Rounding*>& roundings);
 
 }  // namespace octavo::plan

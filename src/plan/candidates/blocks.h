@@ -1,13 +1,14 @@
 // Blocks: several regions that could be one, because each but the last is read within the block alone.
 //
 // Candidate block:  conv(conv(conv(x))) [+ x, or + conv(x)] ==> one region, in row tiles
-//   Why    what a bottleneck keeps between its convolutions is read from cache and never written to memory as a whole: the wide
-//          tensors of an inverted bottleneck, both branches of a residual block with a projection. Pairs of it may pay less, or not.
+//   Why    the tensors between the convolutions of a bottleneck are read from cache and never written to memory as a whole: the
+//          wide tensors of an inverted bottleneck, both branches of a residual block with a projection. Pairs of its stages may
+//          gain less, or nothing.
 //   Exact  bit for bit: every stage computes what it computed, on the grid that the graph demands between them.
-//   Needs  2 to 5 convolutions, poolings and passes in two spatial dimensions, on quantized values, each but the last read by one
-//          other of them alone; and a provider that runs them. At effort 2 the choice is asked for only where the values between are
-//          at least half of a core's second-level cache (smaller ones stay there anyway) and the weights at most half of it
-//          (they are read again for every row tile); from effort 4 on for all.
+//   Needs  2 to 5 convolutions, poolings and passes in two spatial dimensions, on quantized values; each but the last has one
+//          reader, which is one of them; and a provider that runs them. At effort 2 the choice is priced only if the values between
+//          are at least half of a core's second-level cache (smaller ones stay there anyway) and the weights at most half of it
+//          (they are read again for every row tile); from effort 4 on it is always priced.
 //   Order  on the default plan, beside stages, and refused as they are. Default: apart.
 #pragma once
 

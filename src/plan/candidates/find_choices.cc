@@ -1,22 +1,22 @@
 // Which choices a plan raises. Each Candidate block below and beside the code that makes it becomes a part of docs/rules.md.
 //
 // Candidate concat:  concat(q(a), q(b)) as slices stored by the producers  <==>  q over the stored parts, in one pass
-//   Why    an int8 slice is a quarter of a float one; one pass over stored floats pays where a producer's other reader needs them
-//          anyway.
+//   Why    an int8 slice is a quarter of a float one. One pass over stored floats is better if another reader of a producer needs
+//          the floats anyway.
 //   Exact  bit for bit: each element goes through the same quantizer once.
 //   Needs  a concatenation with a quantizer right above at least one operand, computed by a region's epilogue.
 //   Order  on the default plan. Default: above, every producer stores into its slice.
 //
 // Candidate stores:  store(y), store(q(y))  <==>  store(y); then q(y) by a pass of its own
-//   Why    a value wanted in two types or at two scales is stored twice by its producer; a pass pays where the second store leaves
-//          the kernel's fast path.
+//   Why    the producer stores a value twice if readers need two types or two scales. A separate pass is better if the second store
+//          leaves the fast path of the kernel.
 //   Exact  bit for bit: the same operations on the same float, or on codes that stand for it.
 //   Needs  a region that stores both a value and a quantized form of it.
 //   Order  on the default plan. Default: stored twice.
 //
 // Candidate direct-store:  copy(store(y))  <==>  store(y) where it is wanted
-//   Why    where channels do not lie side by side in the target, kernels store channels last and a copy transposes; storing there
-//          at once saves the copy and costs scattered stores.
+//   Why    if channels are not adjacent in the target, kernels store channels last, and a copy transposes. A direct store saves the
+//          copy, but its stores are scattered.
 //   Exact  bit for bit: elements keep their bits.
 //   Needs  a copy because of the target's channel stride.
 //   Order  on the default plan. Default: copied.

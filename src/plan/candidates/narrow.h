@@ -1,4 +1,4 @@
-// bfloat16: what weighted operators, and products of two matrices, that are to compute in it read, written into the graph.
+// bfloat16: writes the operands of weighted operators, and of products of two matrices, that compute in bfloat16 into the graph.
 //
 // A node marked by `mark_narrow` (permit does) gets weights rounded to bfloat16, and its data (a product: both matrices) through the pair cast
 // to bf16, cast to f32. The value between the two is what lies in memory, half as large; the pair's second cast is no operation (`is_held`): the
@@ -20,8 +20,8 @@ void mark_narrow(ir::Node& node, bool emulated = false);
 void permit_tf32(ir::Graph& g);
 
 /// Carries out the marks; call last, when no rule will touch weights any more. Marks that cannot be kept (data or weights are not
-/// f32, weights not a constant, matrices not f32) are taken away. Element-wise operators of other regions read the bfloat16 tensor too where nobody
-/// else needs the floats. A graph without marks stays as it is.
+/// f32, weights not a constant, matrices not f32) are removed. Element-wise operators of other regions read the bfloat16 tensor too if no operator
+/// needs the floats. A graph without marks does not change.
 void narrow(ir::Graph& g);
 
 }  // namespace octavo::plan

@@ -8,7 +8,7 @@
 //   Says   join_side_by_side
 //
 // Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
-//   Why    one pass over the parts of a concatenation instead of one a part.
+//   Why    one pass over the parts of a concatenation instead of one pass for each part.
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 pointwise regions that store into one buffer; nothing between them reads a result of theirs.
 //   Order  on the default plan. Default: apart.

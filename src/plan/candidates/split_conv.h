@@ -1,6 +1,6 @@
 // Candidate split-conv:  slice_a(f(conv(x, W))), slice_b(f(conv(x, W))) ==> f(conv(x, W_a)), f(conv(x, W_b)), f pointwise
-//   Why    parts of a Split that are wanted in places or at scales of their own are each stored once, where they are wanted: no
-//          store of channels that nobody reads, no copy, and their readers find the channels side by side.
+//   Why    if readers need the parts of a Split at different places or scales, each part is stored once, where its reader needs it:
+//          no store of unused channels, no copy, and the channels that a reader needs are adjacent.
 //   Exact  bit for bit: every channel is the same integer sum behind the same operations.
 //   Needs  an integer conv without groups, and behind it pointwise operations of one region alone up to 2 to 4 different slices of
 //          channels, step 1, that do not overlap.

@@ -1,5 +1,5 @@
 // Candidate split-views:  slice_a(q1(v)), slice_b(q2(v)) ==> slice_a(q(v)), slice_b(q(v)), q per channel: q1's in a, q2's in b
-//   Why    halves of a Split with scales of their own are stored once instead of once a scale, and side by side, so that a
+//   Why    halves of a Split with different scales are stored once instead of once for each scale, and side by side, so that a
 //          concatenation of them needs no copies.
 //   Exact  bit for bit; each channel is quantized with the same scale as before. A further view behind q2, equal to q1, is kept:
 //          q1(q(v)) is q1(v) in a, since q1(q1(x)) = q1(x) in fp32.

@@ -16,8 +16,8 @@
 //   Says   refusal, join_stages
 //
 // Candidate stage-operand:  add(conv(x), conv(y)) ==> one region, in row tiles
-//   Why    a residual branch's convolution whose result no pair rounds stores four bytes an element: they are added while they are in
-//          cache, and are never written to memory as a whole.
+//   Why    if no pair rounds the result of a residual branch's convolution, it takes four bytes for each element. The two are added
+//          while the branch is in cache, and it is never written to memory as a whole.
 //   Exact  bit for bit, as fuse-conv-pool.
 //   Needs  a convolution or pooling whose epilogue alone reads another region's only result, element by element, both in two
 //          spatial dimensions, and a provider that runs the pair. What makes the result may be a convolution, a pooling or a pass.
@@ -26,8 +26,8 @@
 //   Says   refusal, join_stages
 //
 // Candidate stage-store:  y = f(x); z = conv(y); g(y, z) ==> one region for f and conv, in row tiles, which stores y as well
-//   Why    a result that several regions read is read by the first of them while it is in cache: a block's result by the next block's
-//          first convolution, before the sum of that block reads it again.
+//   Why    the first of several readers reads the result while it is in cache: for example the first convolution of the next block
+//          reads a block's result, before the sum of that block reads it again.
 //   Exact  bit for bit, as fuse-conv-pool: what is forwarded and what is stored are one value.
 //   Needs  a value of at least half a core's second-level cache (any, from effort 4 on) that other regions read after a convolution
 //          has read it, and a provider that runs the pair.

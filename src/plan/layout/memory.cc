@@ -11,11 +11,11 @@ namespace octavo::plan {
 
 void plan_memory(region::Plan& plan) {
   constexpr std::int64_t kSlack = 64;
-  // Large buffers begin at the same place of a page. A kernel reads a residual a few pixels ahead of what it stores: where the two
-  // are a few lines apart modulo 4096, processors take the loads for the stores' bytes, and wait (docs/lab/kernels.md).
+  // Large buffers begin at the same offset in a page. A kernel reads a residual a few pixels ahead of its stores. If the two addresses
+  // are a few lines apart modulo 4096, processors assume that the loads need the stored bytes, and wait (docs/lab/kernels.md).
   constexpr std::int64_t kPage = 4096, kLarge = 64 << 10;
   std::vector<region::Life> lives = region::lives_of(plan);
-  // A result in the place of an operand that ends there: one place for both, as long as either is in use.
+  // A result that takes the memory of an operand whose last use this is: one place for both, while either is in use.
   std::vector<std::size_t> place_of(plan.buffers.size());
   std::iota(place_of.begin(), place_of.end(), std::size_t{0});
   const auto is_arena = [&](region::BufferId b) {

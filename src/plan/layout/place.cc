@@ -200,8 +200,8 @@ class Placer {
     }
   }
 
-  /// Row-major; where every reader is one Transpose that leaves rows whole, as that which joins the heads of attention, row-major as it
-  /// shows them.
+  /// Row-major. If the only readers are equal Transposes that keep rows whole, as the one that joins the heads of attention, row-major in the
+  /// order of the Transpose's result.
   Strides rows_as_shown(ValueId v) const {
     const ir::Shape& dims = g_.type(v).shape;
     std::optional<std::vector<std::int64_t>> perm;

@@ -11,7 +11,7 @@
 //   Order  when memory is planned. No switch: what does not fit becomes a copy.
 //
 // Placing copy:  what neither strides nor stores can express ==> a region "copy", listed by `octavo explain --copies`
-//   Why    there is no other way; each copy names its cause and the ONNX nodes that want it.
+//   Why    there is no other way. Each copy names its cause and the ONNX nodes that need it.
 //   Exact  bit for bit: elements keep their bits.
 //   Needs  one of the causes below.
 //   Order  when memory is planned.

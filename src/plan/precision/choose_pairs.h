@@ -1,8 +1,9 @@
 // --qdq permit: whether the model's pairs become permissions, by time.
 //
 // Candidate pairs:  y = dequantize(quantize(x))  <==>  y = x, and x may be read through the quantizer of the pair (plan/precision/permit_pairs.h)
-//   Why    a pair inside a region is a rounding that has to be computed; without it a region stores codes only where the next one reads them. But a
-//          pair between a convolution and its activation turns the activation into a table of 256 bytes, and without the pair it is arithmetic.
+//   Why    a pair inside a region is a rounding that has to be computed. Without it, a region stores codes only if the next region
+//          reads codes. But a pair between a convolution and its activation turns the activation into a table of 256 bytes; without
+//          the pair, the activation is arithmetic.
 //   Exact  not bit for bit: each pair that becomes a permission is a rounding less. The third candidate keeps those between a layer and its activation.
 //   Needs  --qdq permit. Priced at every effort: by estimates at effort 0, by measured regions from effort 1 on, and by whole runs from effort 2 on.
 //   Order  around everything but by-image and tactics: each candidate is planned as a network of its own. Default: every pair as it stands.

@@ -227,8 +227,8 @@ class Chooser {
   }
 
   // Candidate precision:  conv(view(x)) that a range permits  <==>  conv(x) in float32  <==>  conv(bf16(x)) in bfloat16
-  //   Why    a range permits int8, it does not demand it: where float32 is faster with all that it needs around it, it stays. Where
-  //          bfloat16 is allowed it halves the bytes of float32 and doubles the products an instruction.
+  //   Why    a range permits int8, but does not demand it: a layer stays float32 if that is faster, with all necessary conversions.
+  //          bfloat16, if allowed, halves the bytes of float32 and doubles the products of an instruction.
   //   Exact  not bit for bit: the permitted view, or data and weights in bfloat16, are one rounding each, which --max-error bounds.
   //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never raised for a layer that Q/DQ nodes make int8. A product of
   //          two matrices is float32 or bfloat16.
@@ -361,8 +361,8 @@ class Chooser {
   // Candidate inner-view:  f(conv(x))  <==>  f(view(conv(x))), where the range of the convolution's result permits it
   //   Why    an activation behind a view is a table of 256 entries instead of arithmetic.
   //   Exact  not bit for bit: one more rounding, as Q/DQ between a convolution and its activation demands; --max-error bounds it.
-  //   Needs  a range of the convolution's result (docs/implicit.md), an activation in its epilogue, and that --force=inner-view asks
-  //          for it or --max-error bounds what it costs: no plan spends accuracy otherwise.
+  //   Needs  a range of the convolution's result (docs/implicit.md), an activation in its epilogue, and --force=inner-view, or
+  //          --max-error as a bound, because otherwise no plan may lose accuracy.
   //   Order  after precision. All are priced in one plan; those that pay are taken together. Default: arithmetic.
   Status choose_inner() {
     PermitChoices all = choices_;

@@ -16,7 +16,8 @@
 //   Order  after all rules and candidates, when memory is planned. No switch: what does not fit becomes a copy (see below).
 //
 // Placing codes-given:  dequantize(c) where c are u8 codes of the caller, or of dynamic_quantize ==> c
-//   Why    an input bound as uint8 or int8 is read where it lies, and so is what a DynamicQuantizeLinear stored.
+//   Why    a region reads an input that is bound as uint8 or int8 in the caller's memory, and the stored result of a
+//          DynamicQuantizeLinear in place.
 //   Exact  bit for bit: its readers take codes.
 //   Needs  per tensor; every reader works on codes.
 //   Order  when memory is planned. No switch.

@@ -1,6 +1,6 @@
 // Candidate by-image:  f(x[0..N-1])  <==>  f(x[0]), ..., f(x[N-1])
-//   Why    what one image needs in between fits into a second-level cache, what N images need does not; and threads that take an
-//          image each never wait for one another.
+//   Why    the tensors of one image fit into a second-level cache, those of N images do not; and threads that compute an image each
+//          never wait for one another.
 //   Exact  yes: no operator of the network combines images, so every element is computed from the same operands in the same way.
 //   Needs  every input and output has the images in dimension 0, and every operator in between keeps them there; weights are read
 //          again for every image.

@@ -10,7 +10,7 @@ namespace octavo::plan {
 
 /// Finishes `searched.best`. Where the effort compares plans, it is not the default one, and the costs can run plans, both run in turn; the
 /// searched plan stays only if it is faster by more than 1 %. If it is not, its choices are tried one name at a time, then those that
-/// were faster together. Decisions that are taken back say so with both times. At most 2 + choices comparisons. Errors: those of the
+/// were faster together. Decisions that are undone record both times. At most 2 + choices comparisons. Errors: those of the
 /// parts; a miss in strict mode.
 [[nodiscard]] Status confirm(const ir::Graph& normalized, const PlanContext& context, Searched& searched);
 

@@ -1,5 +1,5 @@
 // Candidate tactics:  the plan that measurements chose  <==>  the plan of effort 0, for which nothing was measured
-//   Why    regions are timed one at a time; what is fastest alone need not be fastest beside others.
+//   Why    regions are timed one at a time, and tactics that are fastest alone may not be fastest together.
 //   Exact  yes: the same regions up to the planner's choices, by other kernels.
 //   Needs  effort 2 or more, times of whole plans, and no pinned tactic in the plan.
 //   Order  last. Default: what was measured, unless whole runs are more than 0.5 % slower.

@@ -14,7 +14,7 @@
 
 namespace octavo::plan {
 
-/// What every provider offers for a region, in order of preference, and the offer that wins. With estimates: the first provider's
+/// The offers of every provider for a region, in order of preference, and the offer that wins. With estimates: the first provider's
 /// cheapest (estimates of different providers do not compare). With measured times: the first whose time is within 2 % of the
 /// least.
 struct Ballot {

@@ -1,4 +1,4 @@
-// A loop of like pieces as whoever watches the build sees it: "plan: choice 3 of 96, about 4 s more".
+// The progress of a loop over similar pieces, as the watcher of a build sees it: "plan: choice 3 of 96, about 4 s more".
 #pragma once
 
 #include <chrono>

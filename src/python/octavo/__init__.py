@@ -51,29 +51,29 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     default_batch  a symbolic first dimension that `shapes` leaves open becomes this.
     values    {input name: array} for inputs that decide shapes: a Slice's starts, a Resize's sizes, TopK's k, axes, ... Those left open
               are bound by the arrays of the first run; each new set of values is then built once and kept.
-    most_engines   engines kept for the shapes and values that occurred; of more, the one not run longest is dropped.
-    keep_model     Engine.save writes the ONNX model beside the plan, so that an octavo of a later version can build the engine again. The
-              file of a model given as a path is read again for that; a model given as bytes stays in memory. False: smaller files.
-    profiles  {input name: (min, opt, max)}, three shapes: what inputs with open dimensions may be bound to. The engine for
+    most_engines   number of engines kept for shapes and values that occurred; beyond it, the least recently used one is dropped.
+    keep_model     Engine.save also writes the ONNX model, so that a later version of octavo can build the engine again. For this, the file of a
+              model given as a path is read again, and a model given as bytes stays in memory. False: smaller files.
+    profiles  {input name: (min, opt, max)}, three shapes: the range of shapes of inputs with open dimensions. The engine for
               the opt shapes is built at once, others between min and max when they first occur; shapes outside raise InputError.
     disable   names of laws, rules and fusions to leave out.
-    effort    0 to 5, how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
-    timing_cache   measured times are read from this file and added; strict_timing=True: a time it lacks is an error.
+    effort    0 to 5, the effort to find the fastest plan; 0 measures nothing, 2 is the default.
+    timing_cache   file of measured times; new times are added. strict_timing=True: a missing time is an error.
     calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude, or (least, largest)}: ranges that permit int8 in a
               float model.
-    qdq       meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": every pair rounds where it stands. "permit": pairs on activations
-              may be left out where that makes the model faster, and then count as ranges, as `calibration` does. Results change;
+    qdq       meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": every pair rounds at its place. "permit": pairs on activations
+              may be left out if that makes the model faster; they then are ranges, as those of `calibration`. Results change;
               `octavo build --qdq permit` prints by how much, and the time of each plan.
     precision {pattern of node or tensor names: "int8", "float32", "bfloat16" or "bfloat16-emulated"}, or such pairs: the first that matches counts.
-    allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
+    allowed   types that layers may have, {"int8", "float32"} by default; "bfloat16" if the processor has it (docs/implicit.md).
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
               networks.
     bindings  {input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have
               the shape of that memory, as engine.inputs says, with scale and zero point where they hold codes.
-    progress  function(step): called with what is being done ("plan: choice 3 of 96") when that changes; returning False raises
+    progress  function(step): called with the current step ("plan: choice 3 of 96") when it changes; if it returns False, build raises
               CancelledError.
-    cpu       the most vector instructions to use, for an engine that a lesser processor is to load: "portable", "avx2", "avx512",
-              "avx512vnni" or "amx"; None or "native": what this processor has. More than it has raises UnsupportedError.
+    cpu       the most vector instructions to use, so that processors with fewer instructions can load the engine: "portable", "avx2", "avx512",
+              "avx512vnni" or "amx"; None or "native": all of this processor. More than it has raises UnsupportedError.
 
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
@@ -87,26 +87,26 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
 
 
 def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
-    """The numbers of an ONNX model that mislead, as `octavo doctor` finds them (docs/doctor.md): a list of dicts, errors first.
+    """The doubtful numbers of an ONNX model, as `octavo doctor` finds them (docs/doctor.md): a list of dicts, errors first.
 
-    model         as for build. Nothing is built: shapes need not be known, and models that build refuses are looked at too.
-    calibration   path of a calibration table, whose ranges are looked at as well.
+    model         as for build. Nothing is built: shapes need not be known, and models that build refuses are checked too.
+    calibration   path of a calibration table, whose ranges are checked too.
     minmax        path of a min-max table of the same model and data, to compare `calibration` with.
     each finding  severity ("error": build refuses the model; "warning"), rule ("scale", "bias-overflow", ...), tensor, nodes (the ONNX
-                  nodes that read it), text (the fact with its numbers, and the way out).
+                  nodes that read it), text (the fact with its numbers, and what to do).
 
-    Raises FileError; ModelError for what is no ONNX file; UsageError and InputError about the tables.
+    Raises FileError; ModelError if it is not an ONNX file; UsageError and InputError about the tables.
     """
     found = _with(model, _doctor_file, _doctor_bytes)(*(_os.fspath(table or "") for table in (calibration, minmax)))
     return cast(List[Finding], found)
 
 
 def check(model: Any, inputs: Optional[Mapping[str, Any]] = None, seed: int = 1, from_model: bool = False, **options: Any) -> CheckReport:
-    """Builds a model and judges every layer against the reference, fed with the engine's own inputs: 8-bit results must be equal.
+    """Builds a model and compares every layer with the reference on the inputs that the engine computed: 8-bit results must be equal.
 
-    model     as for build; engines hold no graph to compare with.
+    model     as for build; not an engine, because engines hold no graph to compare with.
     inputs    {name: array}; None: random ones from `seed`.
-    from_model  judge against the graph as imported, without laws and rewrites, not against the graph that the plan was made from.
+    from_model  compare with the graph as imported, before laws and rewrites, instead of the graph that the plan was made from.
     options   those of build. An open batch becomes 1.
     returns   {"ok", "complete", "first_divergence": text or None, "regions": one dict each}. Seconds to minutes: the reference is slow.
 
@@ -120,7 +120,7 @@ def check(model: Any, inputs: Optional[Mapping[str, Any]] = None, seed: int = 1,
 
 
 def bench(engine: Engine, seconds: float = 1.0, inputs: Optional[Mapping[str, Any]] = None, threads: Optional[int] = None) -> BenchResult:
-    """Times whole runs of an engine for so many seconds, after a tenth of that as a warm-up; random inputs unless some are given."""
+    """Times whole runs of an engine for this number of seconds, after a tenth of that as a warm-up. The inputs are random unless some are given."""
     return cast(BenchResult, _bench(engine, _inputs_of(engine, inputs), float(seconds), _thread_count(threads)))
 
 
@@ -150,8 +150,8 @@ def preprocess(picture: Any, engine: Optional[Engine] = None, *, input: Optional
     """A picture as a model's input, computed exactly as `octavo run` does.
 
     picture   path of a JPEG or PNG file, its bytes, a PIL image, or uint8 pixels (height, width[, 1 or 3]).
-    engine    gives shape and dtype (of `input`; None: its only input that takes pictures) and what `octavo build --preset` stored;
-              else say `shape` and `dtype`. A batch above 1 becomes 1: stack pictures with numpy.concatenate.
+    engine    gives shape and dtype (of `input`; None: its only input that takes pictures) and the preprocessing that `octavo build --preset`
+              stored; without an engine give `shape` and `dtype`. A batch above 1 becomes 1: stack pictures with numpy.concatenate.
     preset    "torch", "tf", "caffe", "cifar" or "yolox"; the other arguments change it: resize=256 or (256, 320), crop, letterbox=114,
               (x * scale - mean) / std, bgr, layout "nchw" or "nhwc".
 

@@ -14,7 +14,7 @@ class ModelError(Error, ValueError):
 
 
 class UnsupportedError(Error, RuntimeError):
-    """Valid, but not covered: an operator of the model, or an instruction set that this processor lacks."""
+    """Valid, but not supported: an operator of the model, or an instruction set that this processor lacks."""
 
 
 class InputError(Error, ValueError):

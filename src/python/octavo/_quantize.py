@@ -74,12 +74,12 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
               with the heads of YOLOX or NanoDet is quantized by "best" and by "minmax", which takes up to twice the time, and the
               one whose scores at objects change less on the data is kept (report["scores_at_objects"]).
     activations  "asymmetric" (a zero point for each tensor; the default) or "symmetric".
-    weights   "mse" or "minmax": how their scales are chosen, one a channel. rounding: "learned" or "nearest".
+    weights   "mse" or "minmax": how their scales are chosen, one for each channel. rounding: "learned" or "nearest".
     bias_correction, equalization   corrections, on by default.
-    min_sqnr  layers leave int8 until the outputs' signal to noise is so many dB; max_drop: until at most this share of right
+    min_sqnr  layers leave int8 until the outputs' signal to noise is at least this, in dB; max_drop: until at most this share of right
               answers (0 to 1) is lost, which needs `labels`, the right class of each sample.
-    allow     the types that layers may have then; default {"int8", "float32"}. With "bfloat16" layers go to it first; the model does
-              not say so, `Quantized.precision` does: octavo.build(quantized, precision=quantized.precision).
+    allow     the types that layers may have then; default {"int8", "float32"}. With "bfloat16" layers go to it first; the model file does
+              not record this, but `Quantized.precision` does: octavo.build(quantized, precision=quantized.precision).
     shapes    {input name: shape} for symbolic dimensions; an open batch is 1.
     threads   None: every core this process may use. The result does not depend on it.
     measure   compare the outputs with the float network's (report["sqnr_db"]).
@@ -87,7 +87,7 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
               False raises CancelledError.
 
     Takes seconds to minutes; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError,
-    FileError; InputError for data that does not fit the model, holds NaN, or is empty. What report["warnings"] lists are Python warnings, too.
+    FileError; InputError for data that does not fit the model, holds NaN, or is empty. The entries of report["warnings"] are Python warnings, too.
     """
     if method != "percentile" and percentile != 99.99:
         raise UsageError(f'quantize: percentile={percentile} has no effect: it belongs to method="percentile"')

@@ -19,38 +19,38 @@ def parser() -> argparse.ArgumentParser:
         epilog="MODEL is an ONNX model, an engine file, engine files of several batch sizes (a.octavo,b.octavo), a folder of\n"
                "versions (1/model.onnx, 2/model.onnx), or a folder of models and such folders; NAME= or NAME:VERSION= before it names it.\n"
                "Example: octavo serve digits=model.onnx --port 8000 --batch 1,8")
-    p.add_argument("models", nargs="+", metavar="MODEL", help="what to serve")
-    p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (then give --token-file and --tls-cert) (%(default)s)")
+    p.add_argument("models", nargs="+", metavar="MODEL", help="model to serve, see below")
+    p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (use --token-file and --tls-cert then) (%(default)s)")
     p.add_argument("--port", type=int, default=8000, help="HTTP port; 0: any free one (%(default)s)")
     p.add_argument("--grpc-port", type=int, default=8001, help="gRPC port; 0: any free one; -1: no gRPC (%(default)s)")
     p.add_argument("--batch", default="1,2,4,8", metavar="SIZES", help="batch sizes to build for ONNX models with an open batch (%(default)s)")
     p.add_argument("--delay-ms", type=float, default=2.0, metavar="MS", help="how long a request may wait for others to fill a batch (%(default)s)")
-    p.add_argument("--threads", type=int, default=None, help="threads of one run (default: the cores of this process over --instances)")
+    p.add_argument("--threads", type=int, default=None, help="threads of one run (default: the cores of this process divided by --instances)")
     p.add_argument("--instances", type=int, default=1, help="runs of one model at the same time (%(default)s)")
     p.add_argument("--queue", type=int, default=256, metavar="N", help="requests of one model that may wait; the next gets 429 (%(default)s)")
     p.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds that a request may wait for its run, then 504 (%(default)s)")
     p.add_argument("--body-timeout", type=float, default=30.0, metavar="S",
-                   help="seconds that a head, a body or a message may take to arrive, then 408, and that a client may take to read an answer (%(default)s)")
-    p.add_argument("--idle-timeout", type=float, default=120.0, metavar="S", help="seconds that a connection may be without a request, a stream without a message (%(default)s)")
+                   help="seconds that a head, a body or a message may take to arrive, then 408; also seconds that a client may take to read a response (%(default)s)")
+    p.add_argument("--idle-timeout", type=float, default=120.0, metavar="S", help="seconds that a connection may be without a request, or a stream without a message (%(default)s)")
     p.add_argument("--stream-timeout", type=float, default=3600.0, metavar="S", help="seconds that a gRPC stream may last (%(default)s)")
     p.add_argument("--stream-messages", type=int, default=1_000_000, metavar="N", help="messages of one gRPC stream (%(default)s)")
     p.add_argument("--max-request-mb", type=float, default=64, metavar="MB", help="largest request, in MiB; above: 413 (%(default)s)")
     p.add_argument("--max-pending-mb", type=float, default=1024, metavar="MB",
-                   help="bodies, what is made of them, and unread answers that are held at once, in MiB; above: 429 (%(default)s)")
+                   help="memory for bodies, data decoded from them, and unread responses, in MiB; above: 429 (%(default)s)")
     p.add_argument("--max-connections", type=int, default=1024, metavar="N",
-                   help="HTTP connections, gRPC connections, and gRPC calls at once; of more, the one that waited longest for its client makes room (%(default)s)")
+                   help="HTTP connections, gRPC connections, and gRPC calls at the same time; if there are more, the one that has waited longest for its client is closed (%(default)s)")
     p.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds to finish requests after SIGTERM or Ctrl-C (%(default)s)")
     p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
     p.add_argument("--effort", type=int, default=None, help="as for octavo build")
     p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
-    p.add_argument("--max-shapes", type=int, default=16, metavar="N", help="shapes that are built for a model whose height, width, ... is open; of more, the one not used longest goes (%(default)s)")
-    p.add_argument("--tls-cert", default=None, metavar="FILE", help="certificate and its chain in PEM: both ports speak TLS")
+    p.add_argument("--max-shapes", type=int, default=16, metavar="N", help="shapes that are kept for a model whose height, width, ... is open; if there are more, the least recently used one is dropped (%(default)s)")
+    p.add_argument("--tls-cert", default=None, metavar="FILE", help="certificate and its chain in PEM; both ports then accept only TLS")
     p.add_argument("--tls-key", default=None, metavar="FILE", help="its key in PEM, without a password")
-    p.add_argument("--token-file", default=None, metavar="FILE", help="bearer tokens, one a line: every request needs one (Authorization: Bearer TOKEN), but those for the server's health")
-    p.add_argument("--repository-token-file", default=None, metavar="FILE", help="bearer tokens of those who may load and unload models (default: nobody may)")
+    p.add_argument("--token-file", default=None, metavar="FILE", help="bearer tokens, one on each line; every request needs one (Authorization: Bearer TOKEN), except requests for the server's health")
+    p.add_argument("--repository-token-file", default=None, metavar="FILE", help="bearer tokens of clients that may load and unload models (default: none may)")
     p.add_argument("--allow-host", action="append", default=[], metavar="NAME",
-                   help="a name under which clients reach the server without tokens, beside localhost, addresses and this machine's name; *: any")
-    p.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help="an origin such as https://app.example whose pages may ask by a browser (default: none)")
+                   help="without tokens: a further name in Host that the server accepts, besides localhost, addresses and this machine's name; *: any")
+    p.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help="an origin such as https://app.example whose pages may send requests from a browser (default: none)")
     return p
 
 

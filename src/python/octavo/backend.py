@@ -42,7 +42,7 @@ class OctavoRep(_BackendRep):
         arrays = {}
         for name, x in self._named(inputs).items():
             if x is None or isinstance(x, (list, tuple)) and not all(np.isscalar(e) for e in x):
-                raise octavo.UnsupportedError(f"run: input \"{name}\" is a sequence or an optional value; only tensors are covered")
+                raise octavo.UnsupportedError(f"run: input \"{name}\" is a sequence or an optional value; only tensors are supported")
             arrays[name] = np.asarray(x)
         if self._engine is None:
             self._engine = octavo.build(self._model, device=self._device, **self._options)

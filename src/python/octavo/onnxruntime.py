@@ -85,7 +85,7 @@ class SessionOptions:
         self._free[name] = int(value)
 
     def register_custom_ops_library(self, path: str) -> None:
-        raise UnsupportedError(f"custom operators ({path}): octavo has no plugins; octavo.doctor lists operators that are not covered")
+        raise UnsupportedError(f"custom operators ({path}): octavo has no plugins; octavo.doctor lists operators that are not supported")
 
 
 class RunOptions:

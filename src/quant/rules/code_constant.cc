@@ -1,5 +1,5 @@
 // code-constant:  dequantize(codes) ==> coded constant;  quantize(constant) ==> codes;  view(constant) ==> coded constant
-//   Why    weights, stored as codes + DequantizeLinear or as floats + a pair, become the one thing that integer kernels read.
+//   Why    weights become one form, which integer kernels read, whether the file has codes + DequantizeLinear or floats + a pair.
 //   Exact  bit for bit: the same scalar formulas run now instead of later. 8-bit codes are spelled s8 (u8 shifted by 128).
 //   Needs  the operand is a constant. An initializer that serves two readers gives each its own coded constant.
 //   Order  none; view(coded constant) is left to merge-view where the view changes nothing.

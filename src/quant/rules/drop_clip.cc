@@ -1,5 +1,6 @@
 // drop-clip:  clip(y, lo, hi) ==> y without the bounds that y never passes;  clip(y, 0, inf) ==> relu(y)
-//   Why    a quantizer made for Relu6 already ends at 6: no operation. One spelling for what remains, so that equal meanings meet.
+//   Why    a quantizer for Relu6 already ends at 6, so no operation is needed. The remaining bounds get one spelling, so that equal
+//          meanings become equal nodes.
 //   Exact  bit for bit: max(y, lo) = y for lo <= every value of y, and the same above.
 //   Needs  to drop a finite bound: the range of y (quant/range.h) lies inside it, and lo <= hi. Infinite bounds are always dropped.
 //   Order  after move-view-clip has brought the view below the clip and rounded its bounds to the grid.

@@ -1,6 +1,7 @@
 // drop-leaky-relu:  leaky_relu(y) ==> y, where y is never negative
-//   Why    the quantizer's lower end already cuts at zero: no operation, and a convolution with such a pair needs no activation.
-//   Exact  bit for bit: leaky_relu returns every value that is not below 0 as it is, -0 included.
+//   Why    the lower end of the quantizer already clips at zero, so no operation is needed, and a convolution with such a pair
+//          needs no activation.
+//   Exact  bit for bit: leaky_relu returns every value that is not below 0 unchanged, -0 included.
 //   Needs  a range of y that starts at 0 or above (quant/range.h).
 //   Order  none.
 

@@ -1,5 +1,5 @@
 // drop-relu:  relu(y) ==> y, where y is never negative
-//   Why    the quantizer's lower end already cuts at zero: no operation, and conv + relu + pair equals conv + pair.
+//   Why    the lower end of the quantizer already clips at zero, so no operation is needed; conv + relu + pair equals conv + pair.
 //   Exact  bit for bit: every value is >= 0 and none is -0 or NaN.
 //   Needs  a range of y that starts at 0 or above (quant/range.h): an unsigned quantizer with zero point 0, another relu or clip
 //          below, also through views and data-movement operators; scale > 0.

@@ -1,5 +1,6 @@
 // fold-coded-move:  M(coded constant) ==> coded constant
-//   Why    weights transposed or cut after their DequantizeLinear stay codes, which an integer anchor reads; floats it cannot.
+//   Why    weights that are transposed or sliced behind their DequantizeLinear stay codes. An integer anchor can read codes, but
+//          not floats.
 //   Exact  bit for bit: codes move as their values would; a per-axis quantizer follows its axis.
 //   Needs  M is transpose, reshape, slice, concat, gather, depth_to_space or space_to_depth; every operand is constant, the data
 //          coded, and the result lies on one grid (an axis that is split or merged does not).

@@ -2,7 +2,7 @@
 //   Why    one rounding instead of two equal ones: a typed result straight from its producer.
 //   Exact  bit for bit: q gives every one of its codes back, decided by enumeration in the arithmetic type.
 //   Needs  equal scale, zero point (u8 and s8 spelled alike), axis and arithmetic type.
-//   Order  after all other laws have come to rest: view-before-quantize is its inverse.
+//   Order  last, when no other law applies any more: view-before-quantize is its inverse.
 
 #include "base/causes/quant.h"
 #include "quant/codes.h"

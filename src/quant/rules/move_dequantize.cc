@@ -1,6 +1,6 @@
 // move-dequantize:  dequantize_q(M(c)) ==> M(dequantize_q(c)), M any operator that views move through
-//   Why    codes stay at the edges of the graph: what happens to them in between is said once, on values, whatever side of M the
-//          DequantizeLinear was written on. Nothing is lost: M over values on a grid is M over codes.
+//   Why    codes stay at the edges of the graph. The operators between are expressed once, on values, on whichever side of M the
+//          DequantizeLinear was written. Nothing is lost: M over values on a grid is M over codes.
 //   Exact  bit for bit: dequantize works element by element and, with scale > 0, is increasing. Padding codes become their values.
 //   Needs  the conditions of the moving law of M, with dequantize in the place of the view.
 //   Order  none; it ends at an input, a `quantize`, a constant or an operator that makes codes.

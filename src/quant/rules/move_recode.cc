@@ -1,5 +1,5 @@
 // move-recode:  dequantize_q2(quantize_q1(M(x))) ==> M(dequantize_q2(quantize_q1(x))), q1 and q2 unequal
-//   Why    a pair with unequal parameters is a function of one element like a view is; it goes to the producers like one.
+//   Why    a pair with unequal parameters is a function of one element, like a view, so it moves to the producers like a view.
 //   Exact  bit for bit: r = dequantize_q2 after quantize_q1 works element by element and, with both scales > 0, is non-decreasing.
 //   Needs  both per tensor; the conditions of the moving law of M, with r in the place of the view (relu and clip are refused).
 //   Order  none; equal parameters are pair-quantize-dequantize's.

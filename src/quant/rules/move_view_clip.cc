@@ -1,5 +1,5 @@
 // move-view-clip:  q(clip(x, lo, hi)) ==> clip(q(x), q(lo), q(hi))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. drop-clip
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written. drop-clip
 //          then removes the bounds that q never reaches.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max and min.
 //   Needs  only views move; scale > 0; lo <= hi; per axis: each bound is read as the same value in all channels. Absent (infinite)

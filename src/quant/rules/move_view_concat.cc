@@ -1,5 +1,5 @@
 // move-view-concat:  q(concat(x, y...)) ==> concat(q(x), q(y)...)
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. A concat
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written. A concat
 //          whose operands are only partly labelled has no label below it and stays.
 //   Exact  bit for bit: each element goes through the same q.
 //   Needs  nothing; per axis along the concatenated axis each operand gets its own entries.

@@ -1,5 +1,5 @@
 // move-view-gather-elements:  q(gather_elements(x, i)) ==> gather_elements(q(x), i)
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: elements are selected.
 //   Needs  per axis: the axis is not the gathered one and is taken whole.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.

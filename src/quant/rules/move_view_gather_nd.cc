@@ -1,5 +1,5 @@
 // move-view-gather-nd:  q(gather_nd(x, i)) ==> gather_nd(q(x), i)
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: elements are selected.
 //   Needs  q is per tensor.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.

@@ -1,5 +1,5 @@
 // move-view-max:  q(max(a, b)) ==> max(q(a), q(b))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max.
 //   Needs  scale > 0; per axis: no operand is broadcast along the axis. A constant operand becomes a coded constant.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.

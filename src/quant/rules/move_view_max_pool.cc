@@ -1,5 +1,5 @@
 // move-view-max-pool:  q(max_pool(x)) ==> max_pool(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. Average
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written. Average
 //          pooling computes new values and is not moved through.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so the maximum of q(x) is q of the maximum; padding never
 //          wins.

@@ -1,5 +1,5 @@
 // move-view-pad:  q(pad(x, v)) ==> pad(q(x), q(v))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: reflected and repeated elements keep their bits; the constant v becomes q(v), as it did when it was read
 //          through q.
 //   Needs  per axis: the axis is not padded, and with a constant, q(v) is the same in all channels.

@@ -1,5 +1,5 @@
 // move-view-reduce-min:  q(reduce_min(x)) ==> reduce_min(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so the minimum of q(x) is q of the minimum.
 //   Needs  scale > 0; per axis: the axis is not reduced.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.

@@ -1,5 +1,5 @@
 // move-view-relu:  q(relu(x)) ==> relu(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. drop-relu
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written. drop-relu
 //          then removes the relu where q has no negative values.
 //   Exact  bit for bit: q is non-decreasing and q(0) = 0, so q(max(x, 0)) = max(q(x), 0).
 //   Needs  scale > 0. Only views move: relu cuts codes at code 0, not at the code of the value 0.

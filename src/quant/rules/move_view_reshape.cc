@@ -1,5 +1,5 @@
 // move-view-reshape:  q(reshape(x)) ==> reshape(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: elements keep their bits and their row-major order.
 //   Needs  per axis: one dimension of x has the same extent, and as many elements before it; an axis that is split or merged is
 //          refused.

@@ -1,5 +1,5 @@
 // move-view-resize-nearest:  q(resize_nearest(x)) ==> resize_nearest(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. Linear
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written. Linear
 //          and cubic resizing compute new values and are not moved through.
 //   Exact  bit for bit: elements are repeated or left out, never mixed.
 //   Needs  per axis: the axis is not resized.

@@ -1,5 +1,5 @@
 // move-view-slice:  q(slice(x)) ==> slice(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: elements keep their bits, some are left out.
 //   Needs  per axis: the axis is taken whole, forwards or backwards (the entries of elements that are cut away would be
 //          invented).

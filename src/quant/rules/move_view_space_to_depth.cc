@@ -1,5 +1,5 @@
 // move-view-space-to-depth:  q(space_to_depth(x)) ==> space_to_depth(q(x))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: elements keep their bits, only their places change.
 //   Needs  per axis: the axis is the batch (channels and space are mixed).
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.

@@ -1,5 +1,5 @@
 // move-view-where:  q(where(c, a, b)) ==> where(c, q(a), q(b))
-//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Why    every path then reads the value below through q, on whichever side of the operator the pair was written.
 //   Exact  bit for bit: each element is one of a and b.
 //   Needs  per axis: neither a nor b is broadcast along the axis.
 //   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.

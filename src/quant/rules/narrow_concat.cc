@@ -1,7 +1,6 @@
 // narrow-concat:  slice(concat(a, b, c)) ==> slice(concat(b))   gather(concat(a, b, c), i) ==> gather(concat(b), i')
-//   Why    parts that nobody reads there must not decide how the others are stored, nor what a clip or relu above can be known to
-//   leave
-//          alone; a whole part needs no slice at all.
+//   Why    parts that no reader uses must not affect how the other parts are stored, or which clip or relu above can be removed; a
+//          part that is read as a whole needs no slice.
 //   Exact  bit for bit: the same elements of the same parts.
 //   Needs  the slice or gather runs along the concat's axis (indices constant), and reads no element of some part.
 //   Order  any; move-view-slice and move-view-gather bring the views below first or later, to the same form.

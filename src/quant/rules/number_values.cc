@@ -1,7 +1,8 @@
 // number-values:  two nodes with equal operator, attributes, quantizer and operands ==> one
-//   Why    a pair for each consumer and a pair for the tensor are the same placement; copies made by moving laws meet again.
-//   Exact  bit for bit: the same computation on the same operands. Operands of commutative operators count in either order.
-//   Needs  both nodes are read by something. Constants, and the order of nodes and operands, are settled when normalize ends.
+//   Why    a pair for each reader and one pair for the tensor are the same placement; copies that moving laws made are merged
+//          again.
+//   Exact  bit for bit: the same computation on the same operands. The order of operands of commutative operators does not matter.
+//   Needs  both nodes have readers. Constants, and the order of nodes and operands, become canonical when normalize ends.
 //   Order  none.
 #include <algorithm>
 

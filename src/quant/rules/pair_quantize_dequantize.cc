@@ -1,5 +1,5 @@
 // pair-quantize-dequantize:  dequantize_q(quantize_q(x)) ==> view_q(x)
-//   Why    the pair says how its reader sees x and is no computation of its own; as a view it can move, merge and vanish.
+//   Why    the pair says how its reader sees x, and is no computation of its own; as a view it can move, be merged and be removed.
 //   Exact  bit for bit: the definition of a view. u8 with zero point z + 128 stands for s8 with z.
 //   Needs  equal scale, zero point, axis and arithmetic type. Unequal parameters read the codes as other values: both nodes stay.
 //          A float16 or bfloat16 x is cast to the float32 of the result first, which is exact.

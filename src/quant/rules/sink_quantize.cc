@@ -1,5 +1,6 @@
 // sink-quantize:  M(quantize_q(x), c...) ==> quantize_q(M(x, dequantize_q(c)...)), M any operator that views move through
-//   Why    codes stay at the edges of the graph: a typed result is made where it leaves, so both placements of its quantize meet.
+//   Why    codes stay at the edges of the graph: a typed result is quantized where it leaves the graph, so both placements of its
+//          quantize become equal.
 //   Exact  bit for bit: quantize works element by element and, with scale > 0, is non-decreasing; q gives every code back (checked
 //          by enumeration where other codes or padding codes come in).
 //   Needs  q per tensor, all quantized operands by the same q; the conditions of the moving law of M.

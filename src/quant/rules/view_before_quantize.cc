@@ -1,10 +1,10 @@
 // view-before-quantize:  quantize_q(x) ==> quantize_q(view_q(x))
-//   Why    the rounding of a typed result then moves to the producers like every other view, and meets the view of other readers;
-//          `quantize` itself only names the codes. merge-quantize takes away the views that found nothing to move through.
+//   Why    the rounding of a typed result then moves to the producers like every other view, and meets the views of other readers;
+//          `quantize` itself only names the codes. merge-quantize removes the views that found nothing to move through.
 //   Exact  bit for bit: q gives every one of its codes back, decided by enumeration in the arithmetic type.
 //   Needs  x is float, not constant, and not already on the grid; its type holds the values of the codes; something reads the codes
 //          other than the dequantize of a pair.
-//   Order  before merge-quantize, which runs after all other laws have come to rest.
+//   Order  before merge-quantize, which runs when no other law applies any more.
 
 #include "base/causes/quant.h"
 #include "quant/codes.h"

@@ -100,11 +100,12 @@ Status Run::put_and_fit() {
       r.nearest = decibel_or_zero(made_.fits[l].signal, made_.fits[l].nearest);
       r.fitted = decibel_or_zero(made_.fits[l].signal, made_.fits[l].fitted);
       if (!made_.fits[l].learned && options_.fit.learned_rounding)
-        r.not_fitted = "rounding to nearest is as good, or its data do not tell";
+        r.not_fitted = "rounding to nearest is as good, or the data do not decide";
     } else if (r.not_fitted.empty() && r.int8) {
-      r.not_fitted = !rows_.empty() && rows_[l].count < kLeastRows ? fmt::format("its data were seen {} times only", rows_[l].count)
-                     : inputs_.layers[l].shared                    ? "its weights are shared"
-                                                                   : "its input is not observed";
+      r.not_fitted = !rows_.empty() && rows_[l].count < kLeastRows
+                         ? fmt::format("only {} rows of its data were seen", rows_[l].count)
+                     : inputs_.layers[l].shared ? "its weights are shared"
+                                                : "its input is not observed";
     }
     made_.out.layers.push_back(std::move(r));
   }

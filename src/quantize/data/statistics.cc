@@ -92,11 +92,12 @@ Result<Statistics> collect(const onnx::Model& model, const std::vector<Observabl
   OCTAVO_CHECK(for_each(data, {&network}, threads, visit, progress));
   if (data.size() == 1)
     out.warnings.push_back(
-        "one sample is little: ranges are those of this sample; some dozens that look like what the network will see are usual");
+        "there is only one sample, so the ranges fit this sample alone; use some dozens of samples like those that the network "
+        "will see");
   for (std::size_t i = 0; i < observed.size(); ++i) {
     const Histogram& h = out.histograms[i];
     if (h.not_a_number() > 0 || h.infinite() > 0) {
-      out.warnings.push_back(fmt::format("tensor \"{}\" holds {} NaN and {} infinite values: they do not count for its range",
+      out.warnings.push_back(fmt::format("tensor \"{}\" holds {} NaN and {} infinite values, which are ignored for its range",
                                          observed[i].name, h.not_a_number(), h.infinite()));
     }
   }

@@ -67,8 +67,8 @@ class Inspector {
       return fail(
           ErrorKind::usage,
           implicit_.planned != nullptr
-              ? "the ranges make no layer int8: there is nothing to look at on data"
-              : "the model has no activation behind a QuantizeLinear with one scale: there is nothing to look at on data\n  "
+              ? "with these ranges no layer is int8: there is nothing to measure on data"
+              : "the model has no activation behind a QuantizeLinear with one scale: there is nothing to measure on data\n  "
                 "octavo quantize makes such a model; give --calibration for a float model with a table");
     }
     add_layers();

@@ -61,8 +61,8 @@ Result<double> Run::trial_sqnr(const Data& data) {
 std::string Run::why_float(std::size_t l) const {
   if (const auto at = made_.lossy.find(inputs_.layers[l].node); at != made_.lossy.end()) {
     return fmt::format(
-        "its results keep {:.1f} dB when it alone is rounded, below {:g} dB (--min-layer-sqnr), which costs the outputs {:.1f} "
-        "dB",
+        "when only this layer is rounded, its results have {:.1f} dB, below {:g} dB (--min-layer-sqnr), and the outputs lose "
+        "{:.1f} dB",
         at->second.kept, options_.least_layer_sqnr, at->second.cost);
   }
   if (const auto at = made_.dropped.find(input_name(l)); at != made_.dropped.end())

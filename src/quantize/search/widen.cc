@@ -58,7 +58,7 @@ Status Run::search() {
     const auto at = std::find_if(made_.out.search->layers.begin(), made_.out.search->layers.end(),
                                  [&](const Sensitivity& s) { return s.node == l.node; });
     l.bfloat16 = at->type == "bfloat16";
-    l.why_float = fmt::format("{} for the bound: alone in int8 it leaves {:.1f} dB at the outputs",
+    l.why_float = fmt::format("{} to keep the bound: with only this layer in int8, the outputs have {:.1f} dB",
                               l.bfloat16 ? "bfloat16" : "kept", at->sqnr);
     if (at->sqnr_bfloat16) l.why_float += fmt::format(", alone in bfloat16 {:.1f} dB", *at->sqnr_bfloat16);
   }

@@ -118,7 +118,7 @@ Status attention(NodeContext& n) {
   const std::int64_t mode = n.attr_int("qk_matmul_output_mode", 0);
   std::int64_t q_heads = n.attr_int("q_num_heads", 0), kv_heads = n.attr_int("kv_num_heads", 0);
   n.ignore({"softmax_precision"});  // f32 at least
-  if (n.has(4) != n.has(5)) return n.bad("past_key and past_value come together");
+  if (n.has(4) != n.has(5)) return n.bad("past_key and past_value must be given together");
   if (n.has(6) && n.has(4)) return n.bad("nonpad_kv_seqlen and past_key exclude each other");
   const std::int64_t rank = n.rank(0);
   if ((rank != 3 && rank != 4) || n.rank(1) != rank || n.rank(2) != rank) return n.bad("Q, K and V need rank 3 or 4, all the same");

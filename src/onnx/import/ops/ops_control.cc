@@ -107,7 +107,7 @@ Status loop(NodeContext& n) {
     n.declare(i, state[i].type);
   }
   for (std::size_t i = 0; i < collected; ++i) {
-    if (rows[i].empty()) return n.unsupported("it takes no step, so that the shape of its output {} is not known", states + i);
+    if (rows[i].empty()) return n.unsupported("it takes no step, so the shape of its output {} is not known", states + i);
     for (ValueId& v : rows[i]) {
       Shape shape = c.shape(v);
       shape.insert(shape.begin(), 1);

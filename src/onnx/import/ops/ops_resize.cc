@@ -89,7 +89,7 @@ struct Whole {
 
 Status check_resized_type(const NodeContext& n, const Request& r, const Whole& whole) {
   if (ir::is_float(n.type(0).dtype) || whole.is()) return {};
-  return n.unsupported("mode \"{}\" on {}: float types, int8, uint8 and int32 are covered; cast around it", r.mode,
+  return n.unsupported("mode \"{}\" on {}: float types, int8, uint8 and int32 are supported; cast around it", r.mode,
                        ir::name_of(n.type(0).dtype));
 }
 
@@ -136,7 +136,7 @@ Status lower(NodeContext& n, const Request& r, Attrs cubic) {
     for (std::size_t d = 0; d < in.size(); ++d) {
       if (in[d] == r.out[d] && r.scales[d] == 1.0F) continue;
       constexpr std::int64_t kMostIndices = std::int64_t{1} << 24;
-      if (r.out[d] > kMostIndices) return n.unsupported("dimension {} is resized to {}, at most 2^24 are covered", d, r.out[d]);
+      if (r.out[d] > kMostIndices) return n.unsupported("dimension {} is resized to {}, at most 2^24 are supported", d, r.out[d]);
       Ints table;
       for (std::int64_t i = 0; i < r.out[d]; ++i) {
         const float x = source_coordinate(r.coordinates, i, in[d], r.out[d], r.scales[d]);

@@ -103,7 +103,8 @@ Status non_max_suppression(NodeContext& n) {
   const std::int64_t lines = scores[0] * scores[1], count = lines * std::min(most, scores[2]);
   const ValueId iou = n.has(3) ? n.in(3) : c.filled(DType::f32, {}, 0);
   const ValueId least = n.has(4) ? n.in(4) : c.filled(DType::f32, {}, -std::numeric_limits<double>::infinity());
-  n.note(fmt::format("room for {} rows, as many as can be selected; a run's result has those that it selected", count));
+  n.note(fmt::format(
+      "the tensor has room for {} rows, the most that can be selected; the result of a run has only the selected rows", count));
   return c.finish(c.op(Op::non_max_suppression, {n.in(0), n.in(1), iou, least},
                        {{"center_point_box", n.attr_int("center_point_box", 0)}, {"count", count}}));
 }

@@ -39,7 +39,7 @@ Result<ValueId> transform(NodeContext& n, Compose& c, ValueId x, std::int64_t ax
   const auto rank = static_cast<std::int64_t>(shape.size());
   if (rank < 2 || axis == rank - 1 || (shape.back() != 1 && shape.back() != 2))
     return n.bad("data {} along axis {}: the last dimension must be 1 or 2", ir::to_string(shape), axis);
-  if (t.length < 1 || t.length > 65536) return n.unsupported("a transform of {} points; 1 to 65536 are covered", t.length);
+  if (t.length < 1 || t.length > 65536) return n.unsupported("a transform of {} points; 1 to 65536 are supported", t.length);
   const std::int64_t given = shape[static_cast<std::size_t>(axis)], half = t.length / 2 + 1;
   const std::int64_t used = std::min(given, t.inverse && t.onesided ? half : t.length),
                      out = t.onesided && !t.inverse ? half : t.length;

@@ -219,7 +219,7 @@ Status multi_head_attention(NodeContext& n) {
   if (n.has(8) || n.has(9))
     return n.unsupported("past and present in one buffer (past_sequence_length, cache_indirection); export the model without it");
   if (n.wants(3)) return n.unsupported("result 3, the scores; remove it from the model's outputs");
-  if (n.has(6) != n.has(7)) return n.bad("past_key and past_value come together");
+  if (n.has(6) != n.has(7)) return n.bad("past_key and past_value must be given together");
   std::array<ValueId, 3> parts{n.in(0), n.in(1), n.in(2)};
   bool apart = false;  // keys and values are heads already
   const auto unpack = [&](ValueId all, std::size_t first) -> Status {
@@ -287,7 +287,7 @@ Status embed_layer_norm(NodeContext& n) {
   }
   for (const std::size_t i : {0U, 2U, 3U}) OCTAVO_CHECK(n.need_rank(i, 2, 2));
   const Shape ids = n.shape(0);
-  if (n.has(1) != n.has(4)) return n.bad("segment_ids and segment_embedding come together");
+  if (n.has(1) != n.has(4)) return n.bad("segment_ids and segment_embedding must be given together");
   ValueId positions = ir::kNone;
   if (n.has(8)) {
     positions = looked_up(c, n.in(3), n.in(8));

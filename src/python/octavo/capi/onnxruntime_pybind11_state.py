@@ -41,7 +41,7 @@ class ModelLoaded(Fail):
 
 
 class NotImplemented(UnsupportedError):  # noqa: A001, the name that ONNX Runtime has
-    """An operator, type or instruction set that is not covered."""
+    """An operator, type or instruction set that is not supported."""
 
 
 class InvalidGraph(ModelError):

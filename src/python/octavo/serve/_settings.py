@@ -8,31 +8,31 @@ from .._errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that `octavo serve` can be told; seconds, bytes and counts.
+    """The settings of `octavo serve`; seconds, bytes and counts.
 
     host             address to listen on; "0.0.0.0" for every address.
-    port, grpc_port  TCP ports of HTTP and gRPC; 0: any free one (Server.port and Server.grpc_port then say which); grpc_port None: no gRPC.
-    batch            batch sizes to build for ONNX models whose batch is open; the largest is the most that runs at once.
+    port, grpc_port  TCP ports of HTTP and gRPC; 0: any free one (then in Server.port and Server.grpc_port); grpc_port None: no gRPC.
+    batch            batch sizes to build for ONNX models whose batch is open; the largest is the largest batch of a run.
     delay            seconds that a request may wait for others to fill a batch while an engine is idle.
     instances        runs of one model at the same time. threads: threads of one run; None: the cores of this process over instances.
     queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
     timeout          seconds that a request may wait for its run, then 504 or DEADLINE_EXCEEDED.
-    body_timeout     seconds that the head of a request, a body or a message may take to arrive, each, then 408 or DEADLINE_EXCEEDED; and that a client may
-                     take to read (64 kB of) an answer, then its connection or call ends.
+    body_timeout     seconds that the head of a request, a body or a message may take to arrive, each, then 408 or DEADLINE_EXCEEDED. Also seconds that a
+                     client may take to read (64 kB of) a response, then its connection or call ends.
     idle_timeout     seconds that a connection may be without a request, and a stream between two messages.
     stream_timeout   seconds that a stream may last. stream_messages: messages that it may have.
-    max_request      bytes of one request. max_pending: bytes held for clients at once: bodies, messages, what is decompressed and decoded from them, and answers
-                     that were not read yet.
-    max_connections  open HTTP connections, gRPC connections, and gRPC calls at once. Of more, the one that has waited longest for its client makes room.
-    grace            seconds that requests get to finish when the server is told to stop.
+    max_request      bytes of one request. max_pending: bytes held for clients at once: bodies, messages, data decompressed and decoded from them, and unread
+                     responses.
+    max_connections  open HTTP connections, gRPC connections, and gRPC calls at once. If there are more, the one that has waited longest for its client is closed.
+    grace            seconds that requests get to finish when the server stops.
     device, effort, timing_cache   as for octavo.build.
     max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, that are built and kept at once.
-    tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports speak TLS alone.
-    token_file       a file of bearer tokens, one a line, one of which every request but those for the server's health needs; None: none is needed.
+    tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports accept only TLS.
+    token_file       a file of bearer tokens, one on each line. Every request needs one of them, except those for the server's health. None: no token is needed.
     repository_token_file  the same for loading and unloading models; None: clients may not. These tokens are good for everything else too.
-    allow_host       names in the Host header that are the server's, beside addresses in digits, localhost, `host` and this machine's name; "*": all.
-                     With token_file no name is looked at.
-    allow_origin     origins ("https://app.example") whose pages may ask by a browser.
+    allow_host       further names that the server accepts in the Host header, besides addresses in digits, localhost, `host` and this machine's name; "*": all.
+                     With token_file, names are not checked.
+    allow_origin     origins ("https://app.example") whose pages may send requests from a browser.
     """
     host: str = "127.0.0.1"
     port: int = 8000
