@@ -21,7 +21,7 @@ class Elf {
                     "ELF\x02\x01\x01\x41\x08",
                     9) +
         std::string(55, '\0'));
-    const std::string names("\0.names\0.strings\0.symbols\0.nv.info.k\0.text.k\0.nv.shared.k\0", 61);
+    const std::string names("\0.names\0.strings\0.symbols\0.nv.info.k\0.text.k\0.nv.shared.k\0", 58);
     section(1, 3, names);
     section(8, 3, std::string("\0k\0", 3));
     std::string symbol(48, '\0');  // the first is nothing
@@ -129,7 +129,7 @@ TEST(Cubin, EachLieIsNamed) {
   }
   expect(said(Elf().set_section<std::uint32_t>(3, 40, 99)), "section 3 names section 99 of 7");
   expect(said(Elf().set_section<std::uint32_t>(3, 40, 5)), "section 5 is taken for strings, and is none");
-  expect(said(Elf().set_section<std::uint32_t>(4, 0, 5000)), "a name at 5000 of 61 bytes of strings");
+  expect(said(Elf().set_section<std::uint32_t>(4, 0, 5000)), "a name at 5000 of 58 bytes of strings");
   expect(said(Elf().set_section<std::uint64_t>(5, 32, 63)), "kernel \"k\" is at 0+64 of 63 bytes");
   expect(said(Elf().replace(std::string("\x04\x05\x0c\0", 4), std::string("\x04\x05\x50\0", 4))),
          "the facts of kernel \"k\" are cut off");
