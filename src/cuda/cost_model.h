@@ -6,19 +6,17 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 
 namespace octavo::cuda::cost {
 
 /// Clocks a second under load. The second is of the H200 that conv.u8s8.stream was measured on.
 inline constexpr double kClock = 1.7e9, kClockOfStream = 1.75e9;
 
-/// Bytes a second from memory: what large convolutions get (docs/lab/cuda-kernels.md), what kernels that read and write each tensor once get
-/// beside their launch (attention and norms of ViT-B/16), and what the H200 gives. All would be one number of one card, but families were
-/// fitted to these: with a common one conv.u8s8.stream would lose layers to others that it wins when they are measured.
+/// Bytes a second from memory: what large convolutions get (docs/lab/cuda-kernels.md), what is assumed of kernels that read and write each tensor
+/// once, and what conv.u8s8.stream gets on the H200. Each family was fitted with its number; one for all would change which family a layer gets
+/// before times are measured.
 inline constexpr double kMemory = 2.8e12, kMemoryOfPasses = 2.5e12, kMemoryOfStream = 3.6e12;
-/// Copies between the memories of host and GPU (PCIe 5), bytes a second, and what starting one takes.
+/// Copies between the memories of host and GPU: bytes a second, and what starting one takes.
 inline constexpr double kTransfer = 20e9, kTransferStart = 5e-6;
 
 /// Seconds from launch to launch: of kernels whose estimate counts what their blocks wait for, and of others.
@@ -30,10 +28,10 @@ inline constexpr double kBytesFromL2 = 20;         ///< asynchronous copies that
 inline constexpr double kLanes = 128;              ///< instructions of a thread; also bytes of shared memory
 inline constexpr double kProgram = 14.0 / kLanes;  ///< clocks of an epilogue for one element: its instructions
 
-// Kernels with a thread an element, all of the GPU: products a second of matrices (attention of ViT-B/16) and of convolutions, where a thread
-// reads the operands of one product after the other, so long each, whatever else runs; and what one thread takes for a term of a long row.
+// Kernels with a thread an element, the whole GPU. Products a second of matrices, and what one thread takes for a term of a long row, as measured
+// on attention of ViT-B/16; of convolutions, where a thread reads the operands of one product after the other, so long each, whatever else runs.
 inline constexpr double kProductsOfElements = 4e11, kProductsOfDirectConv = 0.5e12, kDirectProduct = 0.4e-6, kTermOfRow = 6e-11;
-/// Multiplications a second of a transposed convolution by phases.
+/// Multiplications a second of a transposed convolution by phases, a guess.
 inline constexpr double kProductsOfPhases = 200e12;
 
 /// The longer of what overlaps, and a part of the shorter: without that, all tiles of a layer that waits for memory would be alike.
