@@ -153,8 +153,9 @@ Result<BlockEpilogue> block_epilogue(const program::Program& program, Space spac
   std::vector<Elem> loads;
   for (const StridedAccess& a : space.loads) loads.push_back(a.elem);
   OCTAVO_TRY(Code code, Code::compile(program, loads));
-  return BlockEpilogue::make(*kernel_table(isa), std::move(code), std::move(space), static_cast<int>(row_dim),
-                             static_cast<int>(col_dim));
+  const KernelTable* table = kernel_table(isa);  // a level that this build lacks is refused elsewhere
+  return BlockEpilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space),
+                             static_cast<int>(row_dim), static_cast<int>(col_dim));
 }
 
 Result<BlockEpilogue> block_epilogue(const region::Stage& stage, Isa isa, std::size_t row_dim, std::size_t col_dim) {

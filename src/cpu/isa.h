@@ -23,7 +23,7 @@ enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 [[nodiscard]] Result<Isa> isa_cap();
 /// A further cap, on what this thread plans and builds: CapScope (cap.h) sets it.
 [[nodiscard]] Isa& thread_cap();
-/// min(detected, cap); portable while OCTAVO_CPU is not a known name (offers and instantiate then report isa_cap's error).
+/// min(detected, cap); portable while OCTAVO_CPU is not a known name (offers and loads then report isa_cap's error).
 [[nodiscard]] Isa best_isa();
 /// Extensions beyond the levels; false below avx512vnni.
 [[nodiscard]] bool has_vbmi();  ///< AVX512_VBMI: byte permutes, 256-entry tables in registers

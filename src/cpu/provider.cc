@@ -112,11 +112,10 @@ Status check_packed(const Region& r, const Tactic& tactic, Packed packed, const 
 void offer(const Family& f, const Region& r, const Plan& plan, std::vector<Offer>& out) {
   const Row& row = f.row();
   const auto refused = [&](Isa isa, Reasons why) { out.push_back({tactic_of(f, r, isa), std::move(why), 0, row.rank}); };
-  // What has no lesser level is not matched in vain.
-  if (row.levels.size() == 1) {
-    if (Reasons why = why_not_now(f, row.levels.front(), tactic_of(f, r, row.levels.front())); !why.empty())
-      return refused(row.levels.front(), std::move(why));
-  }
+  // Settings of generated code take long: they are not made in vain.
+  const Isa only_level = row.levels.front();
+  if (Reasons why = row.rank == 0 ? why_not_now(f, only_level, tactic_of(f, r, only_level)) : f.why_not_here(); !why.empty())
+    return refused(only_level, std::move(why));
   const Parameters here = f.parameters_here();
   const auto matched = f.matched({r, plan, row.levels.back(), here});
   for (const Isa isa : row.levels) {
