@@ -74,7 +74,7 @@ BASE = {
 }
 TIMED = Row(["--effort", "1", "--timing-cache", "FOLDER/empty.txt", "--strict-timing"], "strict timing: the timing cache has no time", drop=("--effort",))
 BAD_PICTURE = {"--preset": "nosuch", "--resize": "nosuch", "--crop": "nosuch", "--letterbox": "nosuch", "--scale": "nosuch", "--mean": "nosuch", "--std": "nosuch"}
-NOT_AN_ENGINE = "is about engine files"
+NOT_AN_ENGINE = "applies to engine files"
 
 SHARED = {
     "--help": Row(["--help"], "Usage: octavo"),
