@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "program/span.h"
 #include "region/key.h"
 #include "region/store_results.h"
 #include "region/unread.h"
@@ -345,6 +346,7 @@ class Reader {
     for (std::size_t j = 0; j < values.size(); ++j) p.outputs.push_back({values[j], s.stores[j].dtype});
     p.operand_count = static_cast<int>(s.operands.size());
     make_up_constants(p);
+    program::mark(p);
     return {};
   }
 

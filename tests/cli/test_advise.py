@@ -92,8 +92,8 @@ def test_less_than_one_percent_does_not_pay(tmp_path):
 
 
 def test_what_apply_can_do_comes_first(tmp_path):
-    """The pair before the float convolution would save more, but has no range."""
-    arguments = priced(network(tmp_path / "m.onnx", True, gap=True), tmp_path / "times.txt", (r"\btable\b", 10), (" w f32", 1000))
+    """The pair before the float convolution would save more, but has no range. Times are such that the other pair saves a few percent of a run on any machine."""
+    arguments = priced(network(tmp_path / "m.onnx", True, gap=True), tmp_path / "times.txt", (r"\btable\b", 300), (" w f32", 1000))
     lines = re.findall(r"^(drop|add) .*: saves ([0-9.e+]+) us", octavo(*arguments), re.M)
     assert [kind for kind, _ in lines][:2] == ["drop", "add"] and float(lines[0][1]) < float(lines[1][1]), lines
 

@@ -387,7 +387,7 @@ class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
     replace_mark(text, "@POINTERS@", e.pointers);
     replace_mark(text, "@SCORE_OPERANDS@", scores.names);
     replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
-    out.text += std::string(elements_functions()) +
+    out.text += std::string(elements_functions()) + std::string(share_text()) +
                 float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) + scores.text + probabilities.text +
                 e.text + product_text("octavo_scores", a.q, a.k, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
                 product_text("octavo_values", codes, a.v, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;

@@ -11,7 +11,7 @@ struct AttentionTile {
   static constexpr std::array<TileParameter<AttentionTile>, 3> kParameters{
       {{{"queries", "", "of a block, 16 or 32 a warp"}, {&AttentionTile::queries}},
        {{"warps", "", "of a block"}, {&AttentionTile::warps}},
-       {{"depth", "32, 64, 128", "keys a step of the second product"}, {&AttentionTile::depth}}}};
+       {{"depth", "", "keys a step of the second product: 32, 64 or 128"}, {&AttentionTile::depth}}}};
 };
 
 }  // namespace octavo::cuda
