@@ -1,7 +1,7 @@
 """Encoders of ViT-B/16 and BERT-base on a GPU: every region of Octavo's engines against the reference, then times beside PyTorch in float16 and beside an
 Octavo of another commit. Needs a GPU; numpy and onnx make the models there (seeded weights, the width of the networks, few layers).
 
-usage: gpu_transformers.py DIR [--out DIR] [--seconds 240] [--layers 3] [--models DIR]
+usage: gpu_transformers.py DIR [--out DIR] [--seconds 240] [--layers 3] [--forms float,linear,all] [--models DIR]
 DIR/bin/octavo is measured, DIR/bin/octavo_before too if there is one; DIR/lib holds libraries for them. What there is no time for is left out and named.
 --models DIR only writes the models.
 
@@ -163,6 +163,8 @@ class Bench:
         return run
 
     def check(self, network, batch, form, effort, allow):
+        if form not in self.args.forms:
+            return
         path = self.model(network, batch, form, 1)
         what = f"check {network} {batch} {form} effort {effort} {allow}"
         run = self.octavo(what, "octavo", "check", path, "--device", "cuda", "--effort", effort, *(["--allow", f"int8,float32,{allow}"] if allow else []))
@@ -172,6 +174,8 @@ class Bench:
         print(f"{what}: {'equal' if run.returncode == 0 else 'WRONG'}: {(run.stdout + run.stderr).strip().splitlines()[-1][:200]}", flush=True)
 
     def bench(self, network, batch, form, allow, program="octavo"):
+        if form not in self.args.forms:
+            return
         path = self.model(network, batch, form, self.args.layers)
         what = f"bench {network} {batch} {form} {allow or 'nothing'} {program}"
         begin = time.time()
@@ -210,6 +214,7 @@ def main():
     parser.add_argument("--out", default="out")
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--forms", type=lambda text: text.split(","), default=["float", "linear", "all"])
     parser.add_argument("--models")
     parser.add_argument("--torch", nargs="*")
     args = parser.parse_args()
@@ -244,6 +249,7 @@ def main():
     b.bench("bert", 32, "linear", "bfloat16")
     if before:
         b.bench("vit", 64, "all", "", "octavo_before")
+        b.bench("bert", 32, "all", "", "octavo_before")
         b.bench("vit", 64, "float", "bfloat16", "octavo_before")
     b.bench("vit", 1, "linear", "bfloat16")
     if b.left_out:
