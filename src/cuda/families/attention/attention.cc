@@ -25,7 +25,8 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/families/attention/attention.inc"
     ;
-constexpr int kStages = 2;  // of keys, of values
+constexpr int kStages = 2;         // of keys, of values
+constexpr float kTiny = 0x1p-60F;  // as attention.inc has it
 
 /// A program of one element; its operands over the space of the scores.
 struct ElementProgram {
@@ -223,6 +224,51 @@ double largest_code(const ProductSide& x) {
   return x.flipped ? 128 : std::max(x.zero, 255 - x.zero);
 }
 
+/// Gives the program one result for all accumulators from 0 to `most`? Operations that never turn back, of the accumulator and numbers alone, do where they
+/// give one at both ends.
+bool is_constant_up_to(const program::Program& p, float most) {
+  using program::Op;
+  std::vector<char> follows;  // the accumulator
+  for (const program::Instr& in : p.code) {
+    int from = 0;
+    for (const int a : in.args) from += a >= 0 && follows[static_cast<std::size_t>(a)] != 0 ? 1 : 0;
+    const auto number = [&](int a) {
+      return p.code[static_cast<std::size_t>(a)].op == Op::imm_f || p.code[static_cast<std::size_t>(a)].op == Op::imm_i;
+    };
+    const bool first = in.args[0] >= 0 && follows[static_cast<std::size_t>(in.args[0])] != 0;
+    bool known = in.op == Op::acc_f || from == 0;
+    switch (in.op) {
+      case Op::mul:
+      case Op::add:
+      case Op::max:
+      case Op::min:
+      case Op::add_i:
+      case Op::max_i:
+      case Op::min_i: known = known || (from == 1 && number(in.args[first ? 1 : 0])); break;
+      case Op::div:
+      case Op::sub:
+      case Op::sub_i: known = known || (from == 1 && first && number(in.args[1])); break;
+      case Op::nan0:
+      case Op::f2i:
+      case Op::i2f:
+      case Op::round: known = known || from == 1; break;
+      case Op::load_i:
+      case Op::load_f: known = false; break;
+      default: break;
+    }
+    if (!known) return false;
+    follows.push_back(in.op == Op::acc_f || from > 0 ? 1 : 0);
+  }
+  std::vector<program::Scalar> least(p.outputs.size()), greatest(p.outputs.size()), scratch;
+  const std::vector<program::Scalar> none(static_cast<std::size_t>(p.operand_count));
+  program::Scalar acc{};
+  acc.f = 0;
+  program::interpret(p, acc, none, least, scratch);
+  acc.f = most;
+  program::interpret(p, acc, none, greatest, scratch);
+  return least[0].i == greatest[0].i;
+}
+
 /// `octavo_score` and `octavo_probability`: a program of one element, with its operands.
 struct ElementText {
   std::string text, parameters, names;  ///< parameters of the kernel, and how they are handed on
@@ -379,6 +425,7 @@ class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
         "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
         "{};\n",
         a.q.outer, a.q.inner, a.k.outer, a.k.inner, a.v.outer, a.v.inner);
+    out.text += fmt::format("constexpr bool kTinyIsNothing = {};\n", is_constant_up_to(a.softmax.program, kTiny));
     std::string text(kText);
     replace_mark(
         text, "@PARAMETERS@",
