@@ -19,7 +19,7 @@ MANIFEST = ROOT / "tests/skips.txt"
 # /proc/cpuinfo, on purpose and not Octavo's own detection: where that is wrong, tests skip that should run.
 FLAGS = {"avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, "avx512vnni": {"avx512_vnni"},
          "amx": {"amx_tile", "amx_int8", "amx_bf16"}}
-EXTENSIONS = {"vbmi": "avx512_vbmi", "avx512bf16": "avx512_bf16"}
+EXTENSIONS = {"vbmi": "avx512vbmi", "avx512bf16": "avx512_bf16"}
 PACKAGES = {"serving": ("uvicorn", "starlette", "httptools", "orjson", "prometheus_client", "tritonclient", "grpc", "hpack"), "ray": ("ray",),
             "torch": ("torch", "onnxscript"), "torchao": ("torchao",), "nncf": ("nncf",), "sklearn": ("sklearn",)}
 NVRTC = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so")

@@ -14,7 +14,7 @@ import skips  # noqa: E402
 LINES, LAST = skips.parse(skips.MANIFEST.read_text(encoding="utf-8"))
 ZEN2 = {"avx2", "fma", "f16c"}
 CASCADE_LAKE = ZEN2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
-SAPPHIRE_RAPIDS = CASCADE_LAKE | {"avx512_vbmi", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"}
+SAPPHIRE_RAPIDS = CASCADE_LAKE | {"avx512vbmi", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"}
 PROCESSORS = {"none": set(), "avx2": ZEN2, "avx512vnni": CASCADE_LAKE, "amx": SAPPHIRE_RAPIDS}
 ALWAYS = {"cores2", "linux6.12", "sklearn", "nvrtc"}
 CLASSES = [(p, *rest) for p in PROCESSORS for rest in itertools.product((False, True), repeat=4)]  # serving, gpu with torch, data, sanitizer
