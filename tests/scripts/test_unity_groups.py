@@ -1,0 +1,53 @@
+"""scripts/unity_groups.py: which files may be compiled as one translation unit."""
+import pathlib
+import subprocess
+import sys
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "unity_groups.py"
+
+
+def groups(tmp_path, **files):
+    for name, text in files.items():
+        (tmp_path / f"{name}.cc").write_text(text)
+    done = subprocess.run([sys.executable, SCRIPT, *(tmp_path / f"{n}.cc" for n in files)], capture_output=True, text=True, check=True)
+    of = {pathlib.Path(path).stem: number for number, path in (line.split(" ", 1) for line in done.stdout.splitlines())}
+    return [of[name] for name in files]
+
+
+def anonymous(body):
+    return f"namespace n {{\nnamespace {{\n\n{body}\n\n}}  // namespace\n}}  // namespace n\n"
+
+
+def test_files_without_common_names_are_together(tmp_path):
+    a, b = groups(tmp_path, a=anonymous("int first() {\n  return 1;\n}"), b=anonymous("int second() {\n  return 2;\n}"))
+    assert a == b
+
+
+def test_names_that_only_one_file_may_see_keep_others_away_that_use_them(tmp_path):
+    own = anonymous("struct Parts {\n  int x;\n};\nint parts_of() {\n  return 1;\n}")
+    a, b, c, d = groups(tmp_path, a=own, b=own, c="int n::f() {\n  return parts_of();\n}\n", d="int n::g() {\n  return m::h();\n}\n")
+    assert a != b and a != c and b != c and a == d
+    a, b = groups(tmp_path, a="static int hidden() {\n  return 1;\n}\n", b="int hidden();\nint f() {\n  return hidden();\n}\n")
+    assert a != b
+
+
+def test_names_in_comments_and_texts_are_none(tmp_path):
+    a, b = groups(tmp_path, a=anonymous("int first() {\n  return 1;\n}"), b='// as first() does\nconst char* n::text() {\n  return "first()";\n}\n')
+    assert a == b
+
+
+def test_the_same_import_is_no_clash_and_another_one_is(tmp_path):
+    a, b, c = groups(tmp_path, a=anonymous("using ir::Op;\nOp one(Op);"), b=anonymous("using ir::Op;\nOp two(Op);"), c=anonymous("using program::Op;\nOp three(Op);"))
+    assert a == b != c
+
+
+def test_who_imports_a_namespace_stays_alone(tmp_path):
+    a, b, c = groups(tmp_path, a="using namespace jit;\nint f();\n", b="int g();\n", c="int h();\n")
+    assert a != b and b == c
+
+
+def test_groups_are_bounded(tmp_path):
+    assert len(set(groups(tmp_path, **{f"f{i}": f"int f{i}();\n" for i in range(25)}))) == 3
+    long = "int x;\n" * 1500
+    a, b = groups(tmp_path, a=long, b=long.replace("x", "y"))
+    assert a != b
