@@ -346,7 +346,7 @@ class Reader {
     for (std::size_t j = 0; j < values.size(); ++j) p.outputs.push_back({values[j], s.stores[j].dtype});
     p.operand_count = static_cast<int>(s.operands.size());
     make_up_constants(p);
-    program::mark(p);
+    if (program::verify(p)) program::mark(p);  // whoever reads the plan verifies it and says what is wrong
     return {};
   }
 
