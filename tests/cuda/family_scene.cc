@@ -57,6 +57,12 @@ void reference_region(const region::Region& region, const region::Memory& memory
   if (kernel) (*kernel)->run(memory, 0, 1, region::Worker{});
 }
 
+std::set<region::BufferId> handed_over(const region::Region& region) {
+  std::set<region::BufferId> out;
+  for (const region::StageEdge& e : region::edges_of(region)) out.insert(region.stages[e.from.stage].stores[e.from.store].buffer);
+  return out;
+}
+
 std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::Parameters& parameters, float tolerance,
                          const Edit& edit, const Truth& truth, const cuda::Target& target) {
   return run_emulated({scene.region(), scene.plan(), scene.memory, kGuard, scene.seed()}, family, parameters, tolerance, edit,
@@ -117,9 +123,7 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       if (!wrong.empty()) return wrong + repeat + "\n" + kernels->text;
     }
   }
-  std::set<region::BufferId> within;  // what one stage hands to another need not be in memory
-  for (const region::StageEdge& e : region::edges_of(region))
-    within.insert(region.stages[e.from.stage].stores[e.from.store].buffer);
+  const std::set<region::BufferId> within = handed_over(region);
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     if (within.contains(static_cast<region::BufferId>(b))) continue;
     ir::DType type = ir::DType::u8;

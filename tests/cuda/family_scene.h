@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "cpu/scalar_region.h"
@@ -18,6 +19,9 @@ using Edit = std::function<std::string(std::string)>;
 using Truth = std::function<void(const region::Region&, const region::Memory&)>;
 /// The reference evaluator's region: for anchors that scalar_region does not have.
 void reference_region(const region::Region& region, const region::Memory& memory);
+
+/// The buffers through which one stage of the region hands its result to another: a kernel need not write them.
+[[nodiscard]] std::set<region::BufferId> handed_over(const region::Region& region);
 
 /// A region with its plan and what its buffers hold at first: `memory[b]` has `guard` bytes in front of buffer b.
 struct EmulatedCase {

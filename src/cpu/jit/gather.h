@@ -39,7 +39,6 @@ struct GatherSetting {
   double seconds = 0;
 
   [[nodiscard]] std::int64_t rows() const;
-  [[nodiscard]] std::int64_t outer_rows() const { return dims.empty() ? 1 : rows() / dims.back(); }
 };
 
 [[nodiscard]] Result<GatherSetting> match_gather(const region::Region& region);

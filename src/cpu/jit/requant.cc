@@ -266,22 +266,4 @@ Epilogue of_two_channel_values(const Epilogue& e) {
   return out;
 }
 
-Epilogue line_epilogue(const Epilogue& e, const Requant& r) {
-  Epilogue out = of_two_channel_values(e);
-  out.code = {{Op::acc_i},
-              {Op::i2f, {0, -1, -1, -1}},
-              {Op::load_f, {-1, -1, -1, -1}, 0},
-              {Op::load_f, {-1, -1, -1, -1}, 1},
-              {Op::fma, {1, 2, 3, -1}}};
-  if (r.alpha < 1) {
-    out.code.push_back({Op::imm_f, {-1, -1, -1, -1}, std::bit_cast<std::int32_t>(r.alpha)});
-    out.code.push_back({Op::mul, {4, 5, -1, -1}});
-    out.code.push_back({Op::max, {4, 6, -1, -1}});
-  }
-  out.code.push_back({Op::f2i, {static_cast<int>(out.code.size()) - 1, -1, -1, -1}});
-  out.pack.value = static_cast<int>(out.code.size()) - 1;
-  out.pack.lo = r.first, out.pack.hi = r.last;
-  return out;
-}
-
 }  // namespace octavo::cpu::jit

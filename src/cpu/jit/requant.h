@@ -103,7 +103,4 @@ struct LineBlock {
 /// Without code yet: the results of `e`, from two floats a channel as operands 0 and 1.
 [[nodiscard]] Epilogue of_two_channel_values(const Epilogue& e);
 
-/// The epilogue with the line in place of the steps: streams are m, b (f32, a channel each), then the stores.
-[[nodiscard]] Epilogue line_epilogue(const Epilogue& e, const Requant& r);
-
 }  // namespace octavo::cpu::jit

@@ -6,9 +6,9 @@
 //          gain less, or nothing.
 //   Exact  bit for bit: every stage computes what it computed, on the grid that the graph demands between them.
 //   Needs  2 to 5 convolutions, poolings and passes in two spatial dimensions, on quantized values; each but the last has one
-//          reader, which is one of them; and a provider that runs them. At effort 2 the choice is priced only if the values between
-//          are at least half of a core's second-level cache (smaller ones stay there anyway) and the weights at most half of it
-//          (they are read again for every row tile); from effort 4 on it is always priced.
+//          reader, which is one of them; and a provider that runs them. From effort 4 on the choice is always priced. Below, two
+//          conditions must hold. The values between are at least half of a core's second-level cache, because smaller ones stay
+//          there anyway. The weights are at most half of it, because every row tile reads them again.
 //   Order  on the default plan, beside stages, and refused as they are. Default: apart.
 #pragma once
 

@@ -119,13 +119,4 @@ TensorRef broadcast(const TensorRef& r, const ir::Shape& space) {
   return out;
 }
 
-bool is_dense_row_major(const TensorRef& r) {
-  std::int64_t step = 1;
-  for (std::size_t k = r.dims.size(); k-- > 0;) {
-    if (r.dims[k] != 1 && r.strides[k] != step) return false;
-    step *= r.dims[k];
-  }
-  return true;
-}
-
 }  // namespace octavo::plan

@@ -28,6 +28,5 @@ using Strides = std::vector<std::int64_t>;
 [[nodiscard]] std::optional<region::TensorRef> reshaped(const region::TensorRef& r, const ir::Shape& dims);
 /// Read under numpy broadcasting in the larger `space` (leading dimensions added, stride 0 where one element serves many).
 [[nodiscard]] region::TensorRef broadcast(const region::TensorRef& r, const ir::Shape& space);
-[[nodiscard]] bool is_dense_row_major(const region::TensorRef& r);
 
 }  // namespace octavo::plan

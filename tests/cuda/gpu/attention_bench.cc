@@ -14,54 +14,14 @@
 #include "cuda/families/attention/attention.h"
 #include "cuda/gpu/scene_on_gpu.h"
 #include "cuda/matmul_scene.h"
-#include "region/stage_graph.h"
 
 namespace octavo::cuda {
 namespace {
 
 using testing::Scene;
 
+constexpr std::size_t kAll = 1000;  // tiles
 int failures = 0;
-
-std::vector<Attempt> attempts(Scene& s, const Target& target) {
-  std::vector<Attempt> out;
-  const Family& f = attention_family();
-  if (const auto why = f.why_not(s.region(), s.plan(), target); !why.empty()) {
-    fmt::print("REFUSED {}\n", spelled(why));
-    ++failures;
-    return out;
-  }
-  for (const Candidate& x : f.candidates(s.region(), s.plan(), target)) {
-    Attempt a;
-    a.family = &f, a.parameters = x.parameters, a.estimate = x.seconds;
-    if (auto text = f.emit(s.region(), s.plan(), x.parameters, target))
-      a.text = std::move(*text);
-    else
-      a.trouble = text.error().message;
-    out.push_back(std::move(a));
-  }
-  return out;
-}
-
-std::vector<std::vector<std::byte>> results(const Gpu& gpu, Scene& s, const Attempt& a, double* seconds) {
-  const OnDevice device(gpu, s.plan(), s.memory, kGuard, 1);
-  const Loaded kernel(gpu, a);
-  kernel.launch(device.sets[0]);
-  must(gpu.synchronize(), name_of(a).c_str());
-  auto got = read(gpu, device);
-  if (seconds != nullptr) *seconds = time_of(gpu, kernel, device);
-  return got;
-}
-
-/// What one stage hands to another is not in memory: as the kernel left it.
-void leave_out_within(const Scene& scene, const std::vector<std::vector<std::byte>>& got,
-                      std::vector<std::vector<std::byte>>& want) {
-  const region::Region& r = const_cast<Scene&>(scene).region();
-  for (const region::StageEdge& e : region::edges_of(r)) {
-    const auto b = static_cast<std::size_t>(r.stages[e.from.stage].stores[e.from.store].buffer);
-    want[b] = got[b];
-  }
-}
 
 void check(const Gpu& gpu, const Target& target, int seeds) {
   std::mt19937 rng(79);
@@ -87,7 +47,7 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
     auto s = std::make_unique<Scene>(static_cast<unsigned>(seed + 1));
     testing::attention::set(*s, n, forms, pick(0, 1) == 0);
     testing::whole_words(*s);
-    auto some = attempts(*s, target);
+    auto some = attempts(*s, attention_family(), target, kAll, failures);
     std::shuffle(some.begin(), some.end(), rng);
     if (some.size() > 2) some.resize(2);
     for (Attempt& a : some) all.push_back(std::move(a)), owner.push_back(scenes.size());
@@ -101,10 +61,7 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
     Scene& s = *scenes[owner[a]];
     std::string trouble = all[a].trouble.substr(0, 800);
     if (trouble.empty()) {
-      const auto got = results(gpu, s, all[a], nullptr);
-      auto want = wanted(s);
-      leave_out_within(s, got, want);
-      trouble = difference(s, got, want, 0);
+      trouble = difference(s, results(gpu, s, all[a], nullptr), wanted(s), 0);
     }
     if (trouble.empty()) continue;
     fmt::print("WRONG {}: {}; {}\n", name_of(all[a]), trouble, texts[owner[a]]);
@@ -120,14 +77,13 @@ void time_one(const Gpu& gpu, const Target& target, const char* name, const test
   testing::attention::Forms forms;
   forms.unit = far ? 0.0005F : 0.00003F, forms.zero[2] = 0, forms.mask = mask;  // far: most exponentials are subnormal
   testing::attention::set(s, n, forms, true);
-  std::vector<Attempt> all = attempts(s, target);
+  std::vector<Attempt> all = attempts(s, attention_family(), target, kAll, failures);
   compile_all(all, gpu.architecture);
   std::vector<std::vector<std::byte>> want;
   for (Attempt& a : all) {
     if (a.trouble.empty()) {
       auto got = results(gpu, s, a, &a.seconds);
       if (want.empty()) want = got;
-      leave_out_within(s, got, want);
       a.trouble = difference(s, got, want, 0);
     }
     if (a.trouble.empty()) continue;
@@ -151,7 +107,7 @@ int run(int argc, char** argv) {
   if (mode == "text") {
     Scene s(5);
     testing::attention::set(s, {1, 12, 197, 197, 64, 64}, {}, true);
-    const auto all = attempts(s, {});
+    const auto all = attempts(s, attention_family(), {}, kAll, failures);
     if (!all.empty()) fmt::print("{}", all[0].text.text);
     return failures == 0 ? 0 : 1;
   }

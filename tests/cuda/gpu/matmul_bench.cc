@@ -32,28 +32,6 @@ int failures = 0;
 
 constexpr ProductType kTypes[] = {ProductType::u8, ProductType::bf16, ProductType::f16, ProductType::tf32, ProductType::f32};
 
-std::vector<Attempt> attempts(Scene& s, const ProductCase& c, const Target& target, std::size_t most) {
-  std::vector<Attempt> out;
-  const Family& f = matmul_mma_family(c.type);
-  if (const auto why = f.why_not(s.region(), s.plan(), target); !why.empty()) {
-    fmt::print("REFUSED {}: {}\n", c.text(), spelled(why));
-    ++failures;
-    return out;
-  }
-  for (const Candidate& x : f.candidates(s.region(), s.plan(), target)) {
-    if (out.size() == most) break;
-    Attempt a;
-    a.family = &f, a.parameters = x.parameters, a.estimate = x.seconds;
-    auto text = f.emit(s.region(), s.plan(), x.parameters, target);
-    if (text)
-      a.text = std::move(*text);
-    else
-      a.trouble = text.error().message;
-    out.push_back(std::move(a));
-  }
-  return out;
-}
-
 struct Small {
   std::vector<std::unique_ptr<Scene>> scenes;
   std::vector<ProductCase> cases;
@@ -81,7 +59,7 @@ Small small_shapes(const Target& target, int seeds) {
     c.shared_left = pick(0, 7) == 0, c.shared_right = !c.shared_left && pick(0, 5) == 0;
     auto s = std::make_unique<Scene>(static_cast<unsigned>(seed + 1));
     testing::build(*s, c);
-    auto some = attempts(*s, c, target, 1000);
+    auto some = attempts(*s, matmul_mma_family(c.type), target, 1000, failures);
     std::shuffle(some.begin(), some.end(), rng);
     if (some.size() > 3) some.resize(3);
     for (Attempt& a : some) out.all.push_back(std::move(a)), out.owner.push_back(out.scenes.size());
@@ -143,7 +121,7 @@ ProductCase case_of(const Timed& t, ProductType type, bool scores) {
 void time_one(const Gpu& gpu, const Target& target, const ProductCase& c, const std::string& name, std::size_t tiles) {
   Scene s(5);
   testing::build(s, c);
-  std::vector<Attempt> all = attempts(s, c, target, tiles);
+  std::vector<Attempt> all = attempts(s, matmul_mma_family(c.type), target, tiles, failures);
   Attempt plain;
   plain.family = &matmul_family();
   if (auto text = plain.family->emit(s.region(), s.plan(), {}, target))

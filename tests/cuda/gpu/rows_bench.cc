@@ -26,37 +26,6 @@ std::string text_of(const RowCase& c) {
   return fmt::format("{} of {} {} gap {} {}", ir::name_of(c.op), ir::name_of(c.type), ir::to_string(c.space), c.gap, c.style);
 }
 
-std::vector<Attempt> attempts(Scene& s, const Family& f, const Target& target, std::size_t most) {
-  std::vector<Attempt> out;
-  if (const auto why = f.why_not(s.region(), s.plan(), target); !why.empty()) {
-    fmt::print("REFUSED {}: {}\n", f.name(), spelled(why));
-    ++failures;
-    return out;
-  }
-  for (const Candidate& x : f.candidates(s.region(), s.plan(), target)) {
-    if (out.size() == most) break;
-    Attempt a;
-    a.family = &f, a.parameters = x.parameters, a.estimate = x.seconds;
-    if (auto text = f.emit(s.region(), s.plan(), x.parameters, target))
-      a.text = std::move(*text);
-    else
-      a.trouble = text.error().message;
-    out.push_back(std::move(a));
-  }
-  return out;
-}
-
-/// Runs a kernel once, alone with its memory.
-std::vector<std::vector<std::byte>> results(const Gpu& gpu, Scene& s, const Attempt& a, double* seconds) {
-  const OnDevice device(gpu, s.plan(), s.memory, kGuard, 1);
-  const Loaded kernel(gpu, a);
-  kernel.launch(device.sets[0]);
-  must(gpu.synchronize(), name_of(a).c_str());
-  auto got = read(gpu, device);
-  if (seconds != nullptr) *seconds = time_of(gpu, kernel, device);
-  return got;
-}
-
 void check(const Gpu& gpu, const Target& target, int seeds) {
   constexpr ir::Op kOps[] = {ir::Op::softmax, ir::Op::log_softmax, ir::Op::layer_norm, ir::Op::instance_norm};
   constexpr ir::DType kTypes[] = {ir::DType::f32, ir::DType::f16, ir::DType::bf16};
@@ -77,7 +46,7 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
     c.scale = pick(0, 3) == 0 ? 60.0F : 4.0F;
     auto s = std::make_unique<Scene>(static_cast<unsigned>(seed + 1));
     testing::build(*s, c);
-    auto some = attempts(*s, testing::family_of(c.op), target, 1000);
+    auto some = attempts(*s, testing::family_of(c.op), target, 1000, failures);
     std::shuffle(some.begin(), some.end(), rng);
     if (some.size() > 3) some.resize(3);
     for (Attempt& a : some) all.push_back(std::move(a)), owner.push_back(scenes.size());
@@ -125,9 +94,9 @@ std::vector<Timed> timed() {
 void time_one(const Gpu& gpu, const Target& target, const Timed& t, std::size_t tiles) {
   Scene s(5);
   testing::build(s, t.rows);
-  std::vector<Attempt> all = attempts(s, testing::family_of(t.rows.op), target, tiles);
+  std::vector<Attempt> all = attempts(s, testing::family_of(t.rows.op), target, tiles, failures);
   const bool softmax = testing::is_softmax(t.rows.op);
-  for (Attempt& a : attempts(s, softmax ? softmax_family() : norm_family(), target, 1)) all.push_back(std::move(a));
+  for (Attempt& a : attempts(s, softmax ? softmax_family() : norm_family(), target, 1, failures)) all.push_back(std::move(a));
   compile_all(all, gpu.architecture);
   std::vector<std::vector<std::byte>> want;
   double before = -1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <string>
 #include <vector>
@@ -45,23 +46,14 @@ struct AttentionShape {
   [[nodiscard]] std::int64_t matrices() const { return outer * inner; }
 };
 
+/// The least power of two that is not less than v, within bounds that are powers of two.
 std::int64_t pow2_from(std::int64_t v, std::int64_t least, std::int64_t most) {
-  std::int64_t out = least;
-  while (out < v && out < most) out *= 2;
-  return out;
+  return std::clamp(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(v))), least, most);
 }
 
 bool product(const region::Stage& s) {
   return s.anchor.op == ir::Op::matmul && !s.anchor.weights && s.anchor.inputs.size() == 2 && !s.program.outputs.empty() &&
          !s.stores.empty();
-}
-
-/// Why a tensor holds no codes of one quantizer; empty: it does.
-Reasons why_no_codes(const region::TensorRef& t) {
-  if (t.dtype != ir::DType::u8) return unmet("type of a matrix", ir::name_of(t.dtype), "u8");
-  if (!t.quantizer || !t.quantizer->per_tensor())
-    return unmet("quantizer of a matrix", t.quantizer ? "one an index" : "none", "one per tensor");
-  return {};
 }
 
 ProductSide side_of(const AttentionShape& a, const region::TensorRef& t, std::size_t rank, std::int64_t rows, std::int64_t row,
@@ -71,9 +63,7 @@ ProductSide side_of(const AttentionShape& a, const region::TensorRef& t, std::si
   x.rows = rows, x.row = rows == 1 ? 0 : row, x.depth = depth;
   x.outer = a.batch[0] < rank ? region::aligned_stride(t, rank, a.batch[0]) : 0;
   x.inner = a.batch[1] < rank ? region::aligned_stride(t, rank, a.batch[1]) : 0;
-  x.zero = t.quantizer->zero_point[0];
-  x.flipped = x.zero == 128;
-  if (x.flipped) x.zero = 0;
+  x.set_zero(t.quantizer->zero_point[0]);
   choose_way(x, k, 1);
   return x;
 }
@@ -133,9 +123,7 @@ Result<AttentionShape> attention_shape(const region::Region& r, const region::Pl
   a.q = side_of(a, q, rank, a.queries, step(q, 2), step(q, 1), a.features);
   a.k = side_of(a, k, rank, a.keys, step(k, 1), step(k, 2), a.features);
   a.v = side_of(a, v, rank, a.columns, step(v, 1), step(v, 2), a.keys);
-  a.p.zero = p.quantizer->zero_point[0];
-  a.p.flipped = a.p.zero == 128;
-  if (a.p.flipped) a.p.zero = 0;
+  a.p.set_zero(p.quantizer->zero_point[0]);
   const auto element = [&](const region::Stage& of, ElementProgram& to) -> Reasons {
     to.program = of.program;
     const std::vector<char> used = loaded(of.program);
@@ -218,10 +206,6 @@ double seconds_of(const AttentionShape& a, const AttentionTile& t, const Target&
   const double rounds = std::max(1.0, static_cast<double>(z.blocks) / (std::floor(resident) * target.multiprocessors));
   return rounds * std::max((products + issued) * std::floor(resident), products + issued * 4 / t.warps + waits) / cost::kClock +
          cost::kLaunch;
-}
-
-double largest_code(const ProductSide& x) {
-  return x.flipped ? 128 : std::max(x.zero, 255 - x.zero);
 }
 
 /// Gives the program one result for all accumulators from 0 to `most`? Operations that never turn back, of the accumulator and numbers alone, do where they
@@ -361,7 +345,7 @@ EpilogueShape epilogue_shape(const AttentionShape& a, const AttentionTile& t) {
   e.piece = piece_for(a.product, e.run);
   e.padded_channels = z.column_tile;
   e.takes_bias = true, e.threads = 32 * t.warps;
-  e.accumulator = std::min(static_cast<double>(a.keys) * largest_code(a.p) * largest_code(a.v), 2147483648.0);
+  e.accumulator = std::min(static_cast<double>(a.keys) * a.p.largest() * a.v.largest(), 2147483648.0);
   return e;
 }
 
@@ -400,7 +384,7 @@ class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
     const EpilogueShape shape = epilogue_shape(a, t);
     const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
-    const double largest_sum = std::min(static_cast<double>(a.features) * largest_code(a.q) * largest_code(a.k), 2147483648.0);
+    const double largest_sum = std::min(static_cast<double>(a.features) * a.q.largest() * a.k.largest(), 2147483648.0);
     const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
                       probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
     ProductSide codes = a.p;

@@ -180,7 +180,8 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
       launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
     launch.arguments.push_back({Argument::Kind::constant, 0, 0});
     launch.arguments.insert(launch.arguments.end(), e.arguments.begin(), e.arguments.end());
-    const std::vector<std::int32_t> start(static_cast<std::size_t>(s.n()), s.type == ProductType::u8 ? sums_begin_with(s.a, s.b, s.k, tile.k) : 0);
+    const std::vector<std::int32_t> start(static_cast<std::size_t>(s.n()),
+                                          s.type == ProductType::u8 ? sums_begin_with(s.a, s.b, s.k, tile.k) : 0);
     out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
     std::string text = std::string(kStep) + std::string(kText);
     replace_mark(text, "@PARAMETERS@",
@@ -201,8 +202,7 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
     e.padded_channels = parts(s.n(), t.n) * t.n;
     e.takes_bias = s.type == ProductType::u8, e.threads = threads_of(t), e.real = s.type != ProductType::u8;
     if (s.type == ProductType::u8) {
-      const auto largest = [](const ProductSide& x) { return x.flipped ? 128 : std::max(x.zero, 255 - x.zero); };
-      e.accumulator = std::min(static_cast<double>(s.k) * largest(s.a) * largest(s.b), 2147483648.0);
+      e.accumulator = std::min(static_cast<double>(s.k) * s.a.largest() * s.b.largest(), 2147483648.0);
     }
     return e;
   }

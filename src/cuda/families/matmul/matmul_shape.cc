@@ -116,6 +116,13 @@ std::optional<ProductType> product_type(const region::Stage& s) {
   }
 }
 
+Reasons why_no_codes(const TensorRef& t) {
+  if (t.dtype != DType::u8) return unmet("type of a matrix", ir::name_of(t.dtype), "u8");
+  if (!t.quantizer || !t.quantizer->per_tensor())
+    return unmet("quantizer of a matrix", t.quantizer ? "one an index" : "none", "one per tensor");
+  return {};
+}
+
 Result<ProductShape> read_product(const region::Stage& s, const region::Plan& plan, ProductType type) {
   ProductShape shape;
   const TensorRef &left = s.anchor.inputs[0], &right = s.anchor.inputs[1];
@@ -128,8 +135,8 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
     if (x->dtype != held) return refuse("type of a matrix", ir::name_of(x->dtype), ir::name_of(held));
     if (x->dims.size() < 2 || x->dims.size() > rank)
       return refuse("shape of a matrix", ir::to_string(x->dims), "two dimensions or more");
-    if (type == ProductType::u8 && (!x->quantizer || !x->quantizer->per_tensor()))
-      return refuse("quantizer of a matrix", x->quantizer ? "one an index" : "none", "one per tensor");
+    if (type != ProductType::u8) continue;
+    if (Reasons why = why_no_codes(*x); !why.empty()) return refuse(std::move(why));
   }
   const std::size_t row_of_left = left.dims.size() - 2, depth_of_right = right.dims.size() - 2;
   shape.type = type;
@@ -170,11 +177,7 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
     x.ref = ref;
     x.rows = along.extent, x.row = along.strides[which] * size, x.depth = depth * size;
     x.outer = batch[0].strides[which] * size, x.inner = batch[1].strides[which] * size;
-    if (type == ProductType::u8) {
-      x.zero = ref.quantizer->zero_point[0];
-      x.flipped = x.zero == 128;
-      if (x.flipped) x.zero = 0;
-    }
+    if (type == ProductType::u8) x.set_zero(ref.quantizer->zero_point[0]);
     choose_way(x, shape.k, size);
     return x;
   };

@@ -31,6 +31,9 @@ struct ProductSide {
   bool flipped = false;  ///< codes are multiplied as signed ones, less 128: then nothing is to be taken off for a zero point of 128
   Way way = Way::copied;
   int unit = 16;
+  /// The largest magnitude that a code less its zero point has as it is multiplied.
+  [[nodiscard]] double largest() const { return flipped ? 128 : zero > 127 ? zero : 255 - zero; }
+  void set_zero(std::int32_t zero_point) { flipped = zero_point == 128, zero = flipped ? 0 : zero_point; }
 };
 
 struct ProductShape {
@@ -45,6 +48,9 @@ struct ProductShape {
   [[nodiscard]] std::int64_t depth_bytes() const { return k * bytes_of(type); }
   [[nodiscard]] bool wide_offsets() const;  ///< some tensor reaches 2^31 bytes
 };
+
+/// Why a tensor holds no codes of one quantizer; empty: it does.
+[[nodiscard]] Reasons why_no_codes(const region::TensorRef& t);
 
 /// Sets how the side comes into shared memory (way, unit) from its strides; `k` elements of `size` bytes are its depth.
 void choose_way(ProductSide& side, std::int64_t k, int size);
