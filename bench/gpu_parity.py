@@ -6,7 +6,7 @@ usage: gpu_parity.py FOLDER [--nets A,B] [--styles inputs,residual] [--batches 1
 FOLDER holds NET.onnx (float) and NET.STYLE.onnx, what zoo.py and placements.py of the test data write. The counterpart is the float model with a
 calibration table that holds the scale of every tensor which the explicit one quantizes (counterparts.py). Equal plan hashes are the answer: the
 same regions, tactics and constants. Where they differ, both run in turns, --pairs processes each, and the median ratio explicit / counterpart is
-shown. --hashes: no times are taken. With OCTAVO_CUDA_ARCHITECTURE and without --cache the plans need no GPU's times.
+shown. --hashes: no times are taken.
 """
 import argparse
 import concurrent.futures

@@ -72,8 +72,8 @@ def report(found, most=20):
 
 
 def run(binary, words):
-    # The variables cap processors and name GPUs; SMALL names files from ROOT on.
-    plain = {k: v for k, v in os.environ.items() if k not in ("OCTAVO_CPU", "OCTAVO_CUDA_ARCHITECTURE")}
+    # The variable caps processors; SMALL names files from ROOT on.
+    plain = {k: v for k, v in os.environ.items() if k != "OCTAVO_CPU"}
     return read(subprocess.run([binary, *map(str, words)], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=plain).stdout)
 
 

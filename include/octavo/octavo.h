@@ -183,8 +183,9 @@ struct Profile {
 
 struct BuildOptions {
   /// "cpu"; "cuda" ("cuda:1": GPU number 1), an NVIDIA GPU, whose kernels NVRTC compiles in this call; or "reference", the slow
-  /// evaluator that defines the results, node by node on the imported graph, which is never chosen silently. The error `unsupported`
-  /// names regions for which the GPU has no kernel.
+  /// evaluator that defines the results, node by node on the imported graph, which is never chosen silently. "cuda:sm_86" or
+  /// "cuda:RTX 4090": a GPU that need not be in this machine; the engine is planned by estimates (effort 0; usage for others) and can be
+  /// saved, but contexts of it are the error `unsupported`. The error `unsupported` names regions for which the GPU has no kernel.
   std::string device = "cpu";
   /// Use at most these vector instructions, so that processors with fewer instructions can load the engine: "portable", "avx2",
   /// "avx512", "avx512vnni", "amx"; empty or "native": all of this processor. A load error names the missing instructions. Errors:

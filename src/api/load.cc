@@ -9,6 +9,7 @@
 
 #include "api/session.h"
 #include "base/write_file.h"
+#include "cuda/device/absent_gpu.h"
 #include "engine/part_plan.h"
 #include "engine/set.h"
 #include "engine/signature.h"
@@ -57,6 +58,11 @@ class Folder {
   explicit Folder(std::string path) : path_(std::move(path)) {}
   std::string path_;
 };
+
+engine::Devices devices_for(const LoadRequest& request) {
+  static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for", .architecture = "not asked for"};
+  return request.looks_only ? engine::Devices{&cuda::absent_gpu(kElsewhere)} : devices(request.device);
+}
 
 /// The engines of a file whose GPU kernels are made anew. What is in the file is then data: a plan that is verified, and constants.
 Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFile>& opened, const LoadRequest& request) {
@@ -131,7 +137,7 @@ Result<engine::Engines> load_engines(const std::string& path, const LoadRequest&
 Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request) {
   const std::string& path = file->name();
   const bool anew = request.rebuild_code && file->made_by().outdated().empty();
-  auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices(request.device));
+  auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices_for(request));
   if (all || !engine::Engine::is_outdated(*file, all.error())) return all;
   if (!request.upgrade || file->model() == nullptr) return all;
   if (request.warn) {

@@ -15,6 +15,7 @@ namespace octavo::api {
 
 struct LoadRequest {
   std::string device = "cuda";  ///< which GPU "cuda" is
+  bool looks_only = false;      ///< the engines are read and never run: no GPU is opened, and its memory stays as it is
   std::string public_key;       ///< PEM, or a file's name: only what its owner signed is loaded; empty: anybody's
   bool upgrade = true;          ///< files of an earlier version are built again, from the model that they hold; false: refused
   /// GPU kernels are compiled anew from the plan; machine code and launches of the file are not used (remake_code).

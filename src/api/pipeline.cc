@@ -11,6 +11,7 @@
 #include "api/session.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
+#include "cuda/device/absent_gpu.h"
 #include "cuda/device/gpu_device.h"
 #include "cuda/provider.h"
 #include "ir/text.h"
@@ -22,15 +23,29 @@
 namespace octavo::api {
 namespace {
 
-/// The number of the GPU that "cuda" or "cuda:N" names.
-std::optional<int> gpu_of(std::string_view device) {
-  if (device == "cuda") return 0;
+/// A GPU as a device's name says it: its number, here; or its facts, where it need not be here.
+struct NamedGpu {
   int ordinal = 0;
+  std::optional<cuda::GpuFacts> absent;
+};
+
+/// Of "cuda", "cuda:N" and "cuda:NAME"; nothing for other devices. Error: a name that no GPU has.
+Result<std::optional<NamedGpu>> gpu_named(std::string_view device) {
+  if (device == "cuda") return NamedGpu();
   if (!device.starts_with("cuda:")) return std::nullopt;
-  const std::string_view digits = device.substr(5);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
-  if (error != std::errc() || end != digits.data() + digits.size() || ordinal < 0) return std::nullopt;
-  return ordinal;
+  const std::string_view name = device.substr(5);
+  NamedGpu gpu;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), gpu.ordinal);
+  if (error == std::errc() && end == name.data() + name.size() && gpu.ordinal >= 0) return gpu;
+  gpu.ordinal = 0;
+  OCTAVO_TRY(gpu.absent, cuda::find_gpu(name));
+  return gpu;
+}
+
+/// The same, after check_options.
+std::optional<NamedGpu> gpu_of(std::string_view device) {
+  auto gpu = gpu_named(device);
+  return gpu ? *std::move(gpu) : std::nullopt;
 }
 
 }  // namespace
@@ -94,9 +109,12 @@ plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Mo
 Result<engine::Providers> providers(std::string_view device) {
   if (device == "cpu") return cpu::providers();
   if (device == "reference") return engine::Providers{&reference::oracle_provider()};
-  if (const auto gpu = gpu_of(device)) return engine::Providers{&cuda::provider(*gpu)};
+  OCTAVO_TRY(const auto gpu, gpu_named(device));
+  if (gpu) return engine::Providers{gpu->absent ? &cuda::provider(*gpu->absent) : &cuda::provider(gpu->ordinal)};
   return fail(ErrorKind::usage,
-              fmt::format("device \"{}\" is not known; known are \"cpu\", \"reference\", \"cuda\" and \"cuda:N\"", device));
+              fmt::format("device \"{}\" is not known; known are \"cpu\", \"reference\", \"cuda\", \"cuda:N\" for GPU "
+                          "number N, and \"cuda:NAME\" for a GPU that is not here",
+                          device));
 }
 
 engine::Providers all_providers() {
@@ -107,17 +125,18 @@ engine::Providers all_providers() {
 }
 
 engine::Devices devices(std::string_view device) {
-  return {&cuda::gpu(gpu_of(device).value_or(0))};
+  const NamedGpu gpu = gpu_of(device).value_or(NamedGpu());
+  return {gpu.absent ? &cuda::absent_gpu(*gpu.absent) : &cuda::gpu(gpu.ordinal)};
 }
 
 Status remake_code(region::Plan& plan, std::string_view device) {
   const auto on_gpu = [](const region::Region& r) { return cuda::provider().knows(r.tactic); };
   if (std::none_of(plan.regions.begin(), plan.regions.end(), on_gpu)) return {};
-  return cuda::remake_kernels(plan, gpu_of(device).value_or(0), engine::available_cores());
+  return cuda::remake_kernels(plan, gpu_of(device).value_or(NamedGpu()).ordinal, engine::available_cores());
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
-  const std::optional<int> gpu = gpu_of(build.device);
+  const auto gpu = gpu_of(build.device);
   if (!plan::effort_at(options.effort).measures || (build.device != "cpu" && !gpu) || options.costs != nullptr) return {};
   tune::TuneOptions tuning;
   if (gpu) {
@@ -203,6 +222,13 @@ Status check_options(const PipelineOptions& options) {
   if (!plan::is_effort(options.plan.effort)) {
     return fail(ErrorKind::usage,
                 fmt::format("build: effort {} asked for; 0 to {} are known", options.plan.effort, plan::kMostEffort));
+  }
+  const auto gpu = gpu_of(options.device);
+  if (gpu && gpu->absent && plan::effort_at(options.plan.effort).measures) {
+    return fail(ErrorKind::usage,
+                fmt::format("effort {} measures kernels, and {} ({}) is only a name here\n  build at effort 0, by estimates, or "
+                            "for device cuda on a machine that has such a GPU",
+                            options.plan.effort, gpu->absent->name, gpu->absent->architecture));
   }
   if (options.plan.threads >= 0) return {};
   return fail(ErrorKind::usage,

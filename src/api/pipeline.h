@@ -26,7 +26,8 @@ namespace octavo::api {
 inline constexpr std::string_view kNoCache = "none";
 
 struct PipelineOptions {
-  std::string device = "cpu";  ///< or "reference", or "cuda" ("cuda:1": another GPU than the first)
+  /// Or "reference", or "cuda" ("cuda:1": another GPU than the first; "cuda:sm_86", "cuda:RTX 4090": one that need not be here, at effort 0).
+  std::string device = "cpu";
   /// "avx2": plan and build with at most these vector instructions (cpu::known_caps), for a lesser processor; empty: what this
   /// one has.
   std::string cpu;

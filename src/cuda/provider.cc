@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -13,7 +13,6 @@
 #include "base/hash.h"
 #include "cuda/cost_model.h"
 #include "cuda/device/cubin.h"
-#include "cuda/device/gpu_device.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/conv/conv_kernel.h"
@@ -307,16 +306,15 @@ Status remake_kernels(region::Plan& plan, int ordinal, int threads) {
   return remake_kernels(plan, here, kept_on_disk(nvrtc_compiler(here.architecture), key), threads);
 }
 
+namespace {
+Target target_of(const GpuFacts& facts) {
+  return {facts.architecture, facts.multiprocessors, facts.shared_bytes};
+}
+}  // namespace
+
 Target target(int ordinal) {
-  Target t;
-  if (const char* named = std::getenv("OCTAVO_CUDA_ARCHITECTURE")) {
-    t.architecture = named;
-  } else if (const auto facts = gpu_facts(ordinal)) {
-    t.architecture = facts->architecture;
-    t.multiprocessors = facts->multiprocessors;
-    t.shared_bytes = facts->shared_bytes;
-  }
-  return t;
+  const auto facts = gpu_facts(ordinal);
+  return facts ? target_of(*facts) : Target();
 }
 
 std::set<std::string, std::less<>> usual_choices() {
@@ -327,16 +325,27 @@ std::set<std::string, std::less<>> priced_choices() {
   return {"fuse-conv-pool", "depthwise-pointwise", "attention"};
 }
 
-const region::Provider& provider(int ordinal) {
+namespace {
+template <class Key>
+const region::Provider& provider_of(const Key& key, const std::function<Target()>& target_of_key) {
   static std::mutex mutex;
-  static std::map<int, std::unique_ptr<const region::Provider>> all;
+  static std::map<Key, std::unique_ptr<const region::Provider>> all;
   const std::lock_guard lock(mutex);
-  auto& one = all[ordinal];
+  auto& one = all[key];
   if (one == nullptr) {
-    const Target here = target(ordinal);
-    one = make_provider(here, nvrtc_compiler(here.architecture), check_machine_code);
+    const Target made_for = target_of_key();
+    one = make_provider(made_for, nvrtc_compiler(made_for.architecture), check_machine_code);
   }
   return *one;
+}
+}  // namespace
+
+const region::Provider& provider(int ordinal) {
+  return provider_of(ordinal, [&] { return target(ordinal); });
+}
+
+const region::Provider& provider(const GpuFacts& facts) {
+  return provider_of(facts.name, [&] { return target_of(facts); });
 }
 
 }  // namespace octavo::cuda

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cuda/device/compile_plan.h"
+#include "cuda/device/gpu_device.h"
 #include "cuda/family.h"
 #include "region/provider.h"
 
@@ -39,9 +40,10 @@ using CodeCheck =
 /// 1x1 convolution behind it has fewer threads, and whether that costs more than what lies between the two depends on the shapes.
 [[nodiscard]] std::set<std::string, std::less<>> priced_choices();
 
-/// For GPU number `ordinal` of this machine. Without a GPU for sm_90a; always for what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"):
-/// engines can be built on machines that have no GPU.
+/// For GPU number `ordinal` of this machine; without a GPU for sm_90a.
 [[nodiscard]] Target target(int ordinal = 0);
 [[nodiscard]] const region::Provider& provider(int ordinal = 0);
+/// For a GPU that need not be here (device/absent_gpu.h).
+[[nodiscard]] const region::Provider& provider(const GpuFacts& facts);
 
 }  // namespace octavo::cuda

@@ -87,6 +87,7 @@ SHARED = {
     "--batch": Row(["--batch", "3"], "--batch 3"),
     "--threads": Unseen("results do not depend on it; bench says it"),
     "--device": Row(["--device", "nosuch"], 'device "nosuch" is not known'),
+    "--gpu": Row(["--gpu", "nosuch"], 'no GPU "nosuch" is known'),
     "--cpu": Row(["--cpu", "nosuch"], "nosuch"),
     "--disable": Row(["--disable", "nosuch"], "nosuch"),
     "--force": Row(["--force", "nosuch"], "nosuch"),

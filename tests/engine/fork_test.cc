@@ -14,7 +14,7 @@
 
 #ifdef __SANITIZE_THREAD__
 /// ThreadSanitizer ends a child that starts threads, which is what is tested here, unless it is told not to.
-extern "C" const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-identifier)
+extern "C" [[gnu::visibility("default")]] const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-identifier)
   return "die_after_fork=0";
 }
 #endif

@@ -16,6 +16,7 @@
 #include "cli/commands/slow_share.h"
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cli/inputs/gpu_option.h"
 #include "cli/inputs/model.h"
 #include "cli/inputs/recipe.h"
 #include "cli/inputs/shape_sets.h"
@@ -212,6 +213,7 @@ Result<int> build(const Options& o) {
 Command add_build(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
+  add_gpu_option(app, o->model);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
   app.add_option(
          "--data", o->data,

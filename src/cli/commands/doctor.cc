@@ -12,6 +12,7 @@
 #include "cli/commands/inspection.h"
 #include "cli/commands/system.h"
 #include "cli/effect.h"
+#include "cli/inputs/gpu_option.h"
 #include "cli/inputs/model.h"
 #include "cli/print.h"
 
@@ -174,6 +175,7 @@ void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
 Command add_doctor(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
+  add_gpu_option(app, o->model);
   o->model.build.plan.effort = 0;  // which kernel is fastest does not matter here
   app.add_option("--minmax", o->minmax,
                  "A min-max table of the same model and data; doctor compares the entropy table of --calibration with it")

@@ -15,6 +15,7 @@
 #include "cli/commands/slow_share.h"
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cli/inputs/gpu_option.h"
 #include "cli/inputs/model.h"
 #include "cli/outputs/view_page.h"
 #include "onnx/model/tensor_uses.h"
@@ -217,6 +218,8 @@ Result<int> explain(const Options& o) {
 Command add_explain(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
+  add_gpu_option(app, o->model);
+  o->model.looks_only = true;
   app.add_option("--region", o->filter.region,
                  "Show one region in detail, by name or number, and which rewrite rules applied to its nodes")
       ->type_name("NAME");

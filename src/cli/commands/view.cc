@@ -9,6 +9,7 @@
 #include "base/write_file.h"
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cli/inputs/gpu_option.h"
 #include "cli/inputs/model.h"
 #include "cli/outputs/view_page.h"
 
@@ -105,6 +106,8 @@ Result<int> view(const Options& o) {
 Command add_view(Arguments& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
+  add_gpu_option(app, o->model);
+  arrange(app, [o = o.get()] { o->model.looks_only = !o->profile; });
   app.add_option("-o,--output", o->output, "The page to write; - for stdout")->required()->type_name("FILE");
   app.add_option(
          "--beside", o->beside,

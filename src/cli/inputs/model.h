@@ -32,6 +32,7 @@ struct ModelOptions {
   std::vector<std::string> precision, allow;
   bool verbose = false;
   std::string verify, code;  ///< of engine files: the public key; "rebuild": GPU kernels compiled anew
+  bool looks_only = false;   ///< the command reads plans and runs nothing: an engine for a GPU needs none (api::LoadRequest)
   bool no_upgrade = false;   ///< an engine file of an earlier version is an error
   std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>();
   std::vector<Option*> of_build;  ///< those that say how a model is built, and nothing about an engine file

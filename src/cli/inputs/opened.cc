@@ -65,6 +65,7 @@ Result<engine::Engines> OpenedFiles::engines(const ModelOptions& options) {
   Progress progress(options.verbose);
   api::LoadRequest request;
   request.device = options.build.device;
+  request.looks_only = options.looks_only;
   request.rebuild_code = options.code == "rebuild";
   request.upgrade = !options.no_upgrade;
   request.timing_cache = options.build.timing.cache;

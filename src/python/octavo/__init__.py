@@ -44,7 +44,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
-    device    "cpu", or "reference": the slow evaluator that defines the results.
+    device    "cpu", "cuda" ("cuda:1": GPU number 1), or "reference": the slow evaluator that defines the results. "cuda:sm_86" or
+              "cuda:RTX 4090": a GPU that need not be in this machine. The engine is planned by estimates (effort 0) and can be saved;
+              running it raises.
     shapes    {input name: sequence of int} for symbolic dimensions. Inputs left open are bound by the arrays of the first run; each
               new set of shapes is then built once and kept.
     threads   threads to plan for and to run with; None: every core this process may use.
@@ -57,7 +59,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     profiles  {input name: (min, opt, max)}, three shapes: the range of shapes of inputs with open dimensions. The engine for
               the opt shapes is built at once, others between min and max when they first occur; shapes outside raise InputError.
     disable   names of laws, rules and fusions to leave out.
-    effort    0 to 5, the effort to find the fastest plan; 0 measures nothing, 2 is the default.
+    effort    0 to 5, the effort to find the fastest plan; 0 measures nothing, 2 is the default (0 for a GPU by its name).
     timing_cache   file of measured times; new times are added. strict_timing=True: a missing time is an error.
     calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude, or (least, largest)}: ranges that permit int8 in a
               float model.
@@ -215,6 +217,12 @@ def _rebuilt(model: bytes, options: Dict[str, Any], folder: str, built: bytes) -
     return engine
 
 
+def _effort(device: str) -> int:
+    """The default: kernels of a GPU that is named, and need not be here, cannot be measured."""
+    name = device.partition(":")[2]
+    return 2 if not name or name.isdigit() else 0
+
+
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
@@ -246,7 +254,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
     return {
         "device": str(device), "cpu": str(cpu or ""), "shapes": {str(name): _shape(f"shapes[{name!r}]", shape) for name, shape in (shapes or {}).items()},
         "profiles": profile_map, "threads": _thread_count(threads), "default_batch": int(default_batch or 0), "disable": list(disable or []),
-        "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
+        "effort": _effort(str(device)) if effort is None else int(effort), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),

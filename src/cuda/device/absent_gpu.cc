@@ -1,0 +1,112 @@
+#include "cuda/device/absent_gpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/nearest.h"
+
+namespace octavo::cuda {
+namespace {
+
+struct KnownGpu {
+  std::string_view name, architecture;
+  int multiprocessors;
+  std::int64_t shared_kib;
+};
+constexpr KnownGpu kGpus[] = {
+#define GPU(NAME, ARCHITECTURE, MULTIPROCESSORS, KIB) {NAME, ARCHITECTURE, MULTIPROCESSORS, KIB},
+#include "cuda/device/known_gpus.def"
+};
+
+/// Letters and digits in lower case, without the maker's names.
+std::string plain(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  for (const std::string_view maker : {"nvidia", "geforce", "tesla"}) {
+    if (out.starts_with(maker) && out.size() > maker.size()) out.erase(0, maker.size());
+  }
+  return out;
+}
+
+/// "sm_90" is "sm_90a": its kernels use what only that has.
+bool is_architecture(const KnownGpu& g, std::string_view name) {
+  return name == g.architecture || (g.architecture.ends_with('a') && name == g.architecture.substr(0, g.architecture.size() - 1));
+}
+
+/// Holds no bytes: addresses are never read.
+class NoMemory final : public region::DeviceMemory {
+ public:
+  std::byte* address() const override { return reinterpret_cast<std::byte*>(std::uintptr_t{256}); }  // NOLINT: never read
+};
+
+class AbsentGpu final : public region::Device {
+ public:
+  explicit AbsentGpu(GpuFacts facts) : facts_(std::move(facts)) {}
+  std::string_view name() const override { return "cuda"; }
+  Result<std::string> description() const override {
+    return fmt::format("{}; {}, {} multiprocessors; not in this machine", facts_.name, facts_.architecture, facts_.multiprocessors);
+  }
+  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t) const override { return std::make_unique<NoMemory>(); }
+  Status write(std::byte*, std::span<const std::byte>) const override { return {}; }
+  Status read(std::span<std::byte>, const std::byte*) const override { return tl::unexpected(absent()); }
+  Result<std::unique_ptr<region::Executor>> executor(const region::Plan&, std::span<const region::Kernel* const>) const override {
+    return tl::unexpected(absent());
+  }
+
+ private:
+  [[nodiscard]] Error absent() const {
+    return Error{
+        ErrorKind::unsupported,
+        fmt::format("the engine was built for {} ({}), which is not in this machine\n  save it and load it on a machine that has "
+                    "such a GPU, or build for device cuda",
+                    facts_.name, facts_.architecture)};
+  }
+  GpuFacts facts_;
+};
+
+}  // namespace
+
+std::vector<std::string> known_gpus() {
+  std::vector<std::string> out;
+  for (const KnownGpu& g : kGpus) {
+    if (std::find(out.begin(), out.end(), g.architecture) == out.end()) out.emplace_back(g.architecture);
+  }
+  for (const KnownGpu& g : kGpus) out.emplace_back(g.name);
+  return out;
+}
+
+Result<GpuFacts> find_gpu(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kGpus), std::end(kGpus), [&](const KnownGpu& g) {
+    return is_architecture(g, name) || plain(g.name) == plain(name);
+  });
+  if (found == std::end(kGpus)) {
+    const std::vector<std::string> all = known_gpus();
+    return fail(ErrorKind::usage, fmt::format("no GPU \"{}\" is known{}\n  give its architecture, for example sm_86", name,
+                                              nearest_text(std::set<std::string>(all.begin(), all.end()), name)));
+  }
+  GpuFacts facts;
+  facts.name = is_architecture(*found, name) ? "a GPU of " + std::string(found->architecture) : std::string(found->name);
+  facts.architecture = found->architecture;
+  facts.multiprocessors = found->multiprocessors;
+  facts.shared_bytes = found->shared_kib * 1024;
+  if (const std::string why = why_unsupported(facts); !why.empty())
+    return fail(ErrorKind::unsupported, fmt::format("GPU \"{}\": {}", name, why));
+  return facts;
+}
+
+const region::Device& absent_gpu(const GpuFacts& facts) {
+  static std::mutex mutex;
+  static std::map<std::string, AbsentGpu> all;
+  const std::lock_guard lock(mutex);
+  return all.try_emplace(facts.name, facts).first->second;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,48 @@
+"""--gpu: engines for GPUs that are not in this machine are planned, compiled and saved by name, and say so where they cannot run."""
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+MODEL = ROOT / "examples/digits/digits_qdq.onnx"
+
+
+def run(*args):
+    return subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+
+
+def test_names_and_efforts_are_checked_before_any_work(tmp_path):
+    for args, words in ((("--gpu", "RTX 409"), ('no GPU "RTX 409" is known', "RTX 4090")),
+                        (("--gpu", "T4"), ("sm_75", "sm_80 or later")),
+                        (("--gpu", "sm_86", "--effort", "1"), ("effort 1 measures kernels", "sm_86", "effort 0")),
+                        (("--gpu", "sm_86", "--device", "cpu"), ('"--gpu sm_86" is for device cuda', "leave --device out"))):
+        done = run("build", MODEL, "-o", tmp_path / "x.octavo", *args)
+        assert done.returncode == (4 if "T4" in args else 2), (args, done.stdout, done.stderr)
+        assert all(word in done.stderr for word in words), (args, done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name,architecture", [("A100", "sm_80"), ("sm_86", "sm_86"), ("RTX 4090", "sm_89"), ("H200", "sm_90a"), ("sm_120", "sm_120")])
+def test_an_engine_is_built_without_the_gpu(tmp_path, name, architecture):
+    facts = json.loads(run("doctor", "--system", "--json").stdout)
+    if facts["cuda"]["nvrtc"]["version"] is None:
+        pytest.skip("no NVRTC here")
+    engine, layers = tmp_path / "x.octavo", tmp_path / "layers.json"
+    done = run("build", MODEL, "-o", engine, "--gpu", name, "--exportLayerInfo", layers)
+    assert done.returncode == 0, done.stderr
+    explained = run("explain", engine, "--json")
+    assert explained.returncode == 0, explained.stderr
+    regions = [r for r in json.loads(explained.stdout)["regions"] if r["tactic"].startswith("cuda.")]
+    assert regions and not any(r["tactic"].startswith("cpu.") for r in json.loads(explained.stdout)["regions"])
+    assert architecture.encode() in engine.read_bytes()
+    np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.float32))
+    if not facts["cuda"]["gpus"]:
+        run_here = run("run", engine, "--input", tmp_path / "x.npy")
+        assert run_here.returncode == 4 and "opening the GPU" in run_here.stderr, (run_here.returncode, run_here.stderr)
+    by_name = run("run", MODEL, "--input", tmp_path / "x.npy", "--device", f"cuda:{name}", "--effort", "0")
+    assert by_name.returncode == 4 and "is not in this machine" in by_name.stderr and architecture in by_name.stderr, by_name.stderr

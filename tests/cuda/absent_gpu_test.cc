@@ -1,0 +1,59 @@
+// GPUs by their names: what is known of them, and what an engine for one that is not here can do.
+#include "cuda/device/absent_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include "cuda/provider.h"
+
+namespace octavo::cuda {
+namespace {
+
+TEST(AbsentGpu, NamesAndArchitectures) {
+  for (const char* name : {"RTX 4090", "rtx4090", "NVIDIA GeForce RTX 4090"}) {
+    const auto gpu = find_gpu(name);
+    ASSERT_TRUE(gpu) << name << ": " << gpu.error().message;
+    EXPECT_EQ(gpu->name, "RTX 4090");
+    EXPECT_EQ(gpu->architecture, "sm_89");
+    EXPECT_EQ(gpu->multiprocessors, 128);
+    EXPECT_EQ(gpu->shared_bytes, 99 * 1024);
+  }
+  for (const char* name : {"sm_90", "sm_90a", "H100"}) EXPECT_EQ(find_gpu(name)->architecture, "sm_90a") << name;
+}
+
+TEST(AbsentGpu, OtherNamesAreRefusedWithTheNearest) {
+  const auto unknown = find_gpu("RTX 409");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().kind, ErrorKind::usage);
+  EXPECT_NE(unknown.error().message.find("RTX 4090"), std::string::npos) << unknown.error().message;
+  const auto old = find_gpu("sm_75");
+  ASSERT_FALSE(old);
+  EXPECT_EQ(old.error().kind, ErrorKind::unsupported);
+  EXPECT_NE(old.error().message.find("sm_80 or later"), std::string::npos) << old.error().message;
+}
+
+TEST(AbsentGpu, EveryNameIsFoundOrRefusedByItsArchitecture) {
+  for (const std::string& name : known_gpus()) {
+    const auto gpu = find_gpu(name);
+    if (gpu) {
+      EXPECT_GE(gpu->shared_bytes, 64 * 1024) << name;
+      EXPECT_EQ(&provider(*gpu), &provider(*gpu)) << name;
+    } else {
+      EXPECT_EQ(gpu.error().kind, ErrorKind::unsupported) << name;
+    }
+  }
+}
+
+TEST(AbsentGpu, TakesBytesAndRunsNothing) {
+  const region::Device& device = absent_gpu(*find_gpu("sm_86"));
+  const auto memory = device.allocate(1024);
+  ASSERT_TRUE(memory);
+  std::byte bytes[4] = {};
+  EXPECT_TRUE(device.write((*memory)->address(), bytes));
+  EXPECT_EQ(device.read(bytes, (*memory)->address()).error().kind, ErrorKind::unsupported);
+  const auto executor = device.executor({}, {});
+  ASSERT_FALSE(executor);
+  EXPECT_NE(executor.error().message.find("sm_86"), std::string::npos) << executor.error().message;
+}
+
+}  // namespace
+}  // namespace octavo::cuda
