@@ -6,6 +6,7 @@
 
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cuda/device/absent_gpu.h"
 
 namespace octavo::cli {
 
@@ -13,8 +14,8 @@ void add_gpu_option(Arguments& app, ModelOptions& o) {
   const auto name = std::make_shared<std::string>();
   auto* gpu =
       app.add_option("--gpu", *name,
-                     "Build for a GPU that is not in this machine: its architecture, for example sm_86, or its name, for example "
-                     "\"RTX 4090\". Planned by estimates (--effort 0); needs NVRTC")
+                     fmt::format("Build for a GPU that is not in this machine: {}. Planned by estimates (--effort 0); needs NVRTC",
+                                 cuda::kGpuExamples))
           ->type_name("NAME");
   const auto device_before = std::make_shared<std::string>();
   has_effect(app, gpu, [&o, device_before](const std::string& given) {

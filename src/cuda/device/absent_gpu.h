@@ -15,6 +15,7 @@ namespace octavo::cuda {
 /// clocks and driver are not known: 0 and empty. Errors: usage for other names, with the nearest; unsupported for architectures that the kernels do not
 /// run on.
 [[nodiscard]] Result<GpuFacts> find_gpu(std::string_view name);
+inline constexpr std::string_view kGpuExamples = "its architecture, for example sm_86, or its name, for example \"RTX 4090\"";
 /// Names that find_gpu takes, as people write them, and architectures.
 [[nodiscard]] std::vector<std::string> known_gpus();
 
