@@ -132,16 +132,18 @@ def measure(args, path, model, threads):
     values = [w for k, v in feeds.items() if not v.shape for w in ("--values", f"{k}={v}")]
     call(*prefix(args, threads), args.octavo, "build", path, "-o", engine, "--threads", threads, "--timing-cache", args.cache, *shapes, *values)
     times = collections.defaultdict(list)
+    refused = set()
     for _ in range(args.rounds):
         times["octavo"].append(json.loads(call(*prefix(args, threads), args.octavo, "bench", engine, "--threads", threads, "--input", feeds_file,
                                                "--json", "--seconds", args.seconds).splitlines()[-1])["median_ms"])
-        for name in ("ort", "openvino"):
+        for name in sorted({"ort", "openvino"} - refused):
             try:
                 words = [sys.executable, peer.__file__, name, path, "-t", threads, "-s", args.seconds, "--precision", "f32", "--inputs", feeds_file]
                 one = json.loads(call(*prefix(args, threads), *words).splitlines()[-1])["median_ms"]
                 times[name].append(one)
             except RuntimeError as error:
-                if name not in times:
+                refused.add(name)
+                if threads == args.threads[0]:
                     print(f"  {model.name}: {peer.NAMES[name]} does not run it: {error}", flush=True)
     best = [min(t) for t in zip(*(times[n] for n in ("ort", "openvino") if n in times))]
     ratios = [theirs / ours for theirs, ours in zip(best, times["octavo"])]
