@@ -69,6 +69,8 @@ def open_openvino(path, threads, feeds, precision=None, plain=False):
     config = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     if precision:
         config["INFERENCE_PRECISION_HINT"] = precision
+    if precision == "f32":  # its default would quantize the activations of products with 8-bit weights
+        config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"
     request = core.compile_model(model, "CPU", config).create_infer_request()
     kept = [ov.Tensor(array, shared_memory=True) for array in feeds.values()]
     for name, tensor in zip(feeds, kept):

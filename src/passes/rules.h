@@ -16,6 +16,7 @@ namespace octavo::passes {
 [[nodiscard]] const rewrite::Rule& fold_batch_norm();
 [[nodiscard]] const rewrite::Rule& drop_tiny_weights();
 [[nodiscard]] const rewrite::Rule& conv_transpose_as_conv();
+[[nodiscard]] const rewrite::Rule& matmul_as_gemm();
 [[nodiscard]] const rewrite::Rule& fuse_layer_norm();
 
 }  // namespace octavo::passes

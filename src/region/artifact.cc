@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -25,12 +26,26 @@ BufferId add(BufferKind kind, ir::Tensor data, DeviceId space, std::string name,
   return static_cast<BufferId>(plan.buffers.size() - 1);
 }
 
+/// A constant with these bytes in this memory. Regions that read the same weights pack them alike, as the steps of an unrolled cell do:
+/// one copy stays in cache, and in the file.
+BufferId find_equal(const ir::Tensor& data, DeviceId space, const Plan& plan) {
+  const auto bytes = data.bytes();
+  const auto found = std::find_if(plan.buffers.begin(), plan.buffers.end(), [&](const Buffer& b) {
+    return b.kind == BufferKind::constant && b.space == space && b.data.dtype() == data.dtype() &&
+           b.data.bytes().size() == bytes.size() && !bytes.empty() &&
+           std::memcmp(b.data.bytes().data(), bytes.data(), bytes.size()) == 0;
+  });
+  return found == plan.buffers.end() ? -1 : static_cast<BufferId>(found - plan.buffers.begin());
+}
+
 }  // namespace
 
 void keep_artifact(Artifact made, Region& r, Plan& plan) {
   r.packed.clear();
-  for (ir::Tensor& t : made.constants)
-    r.packed.push_back(add(BufferKind::constant, std::move(t), r.device, r.name + " (packed)", plan));
+  for (ir::Tensor& t : made.constants) {
+    const BufferId equal = find_equal(t, r.device, plan);
+    r.packed.push_back(equal >= 0 ? equal : add(BufferKind::constant, std::move(t), r.device, r.name + " (packed)", plan));
+  }
   r.code = keep_source(made.source, r, plan);
   if (!made.code.empty()) r.code = add(BufferKind::constant, tensor_of(made.code), kHost, r.name + " (code)", plan);
   r.launch = std::move(made.launch);

@@ -7,7 +7,7 @@
 
 namespace octavo::region {
 
-/// Adds the artifact's constants to the plan, in the memory of the region's device, and its code or source, in host memory; fills
+/// Adds the artifact's constants to the plan (equal ones once), in the memory of the region's device, and its code or source, in host memory; fills
 /// Region::packed, code, launch and required. Region::tactic is the one that was compiled.
 void keep_artifact(Artifact made, Region& region, Plan& plan);
 

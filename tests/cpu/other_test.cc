@@ -164,6 +164,7 @@ TEST_P(Depthwise, ShapesAndBorders) {
   struct Case {
     std::int64_t c, h, w;
     Ints kernel, strides, pads, dilations;
+    bool transposed = false;
   };
   std::vector<Case> cases;
   for (const std::int64_t c : {2, 7, 8, 15, 16, 17, 32, 63, 64, 96, 130, 300})
@@ -173,6 +174,12 @@ TEST_P(Depthwise, ShapesAndBorders) {
   cases.push_back({24, 7, 7, {7, 7}, {1, 1}, {3, 3, 3, 3}, {1, 1}});
   cases.push_back({24, 3, 2, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}});
   cases.push_back({24, 9, 9, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}});
+  for (const std::int64_t c : {2, 15, 16, 17, 64, 65, 300}) cases.push_back({c, 5, 6, {1, 3}, {1, 2}, {0, 1, 0, 1}, {1, 1}, true});
+  cases.push_back({24, 5, 6, {3, 3}, {2, 2}, {0, 0, 0, 0}, {1, 1}, true});
+  cases.push_back({24, 5, 6, {4, 5}, {3, 2}, {1, 2, 1, 2}, {1, 1}, true});
+  cases.push_back({24, 4, 4, {2, 2}, {3, 3}, {0, 0, 0, 0}, {1, 1}, true});  // outputs without a tap
+  cases.push_back({24, 1, 1, {3, 3}, {4, 4}, {0, 0, 0, 0}, {1, 1}, true});  // fewer outputs than phases
+  cases.push_back({24, 5, 6, {3, 2}, {1, 2}, {1, 1, 1, 0}, {2, 2}, true});
   std::uint32_t seed = 1;
   for (const Case& c : cases) {
     for (const int gap : {0, 3, 1}) {
@@ -180,11 +187,13 @@ TEST_P(Depthwise, ShapesAndBorders) {
       Scene s(seed++);
       auto& st = s.stage();
       const auto out = [&](std::size_t d, std::int64_t in) {
+        if (c.transposed) return (in - 1) * c.strides[d] + (c.kernel[d] - 1) * c.dilations[d] + 1 - c.pads[d] - c.pads[d + 2];
         return (in + c.pads[d] + c.pads[d + 2] - (c.kernel[d] - 1) * c.dilations[d] - 1) / c.strides[d] + 1;
       };
       st.space = {2, c.c, out(0, c.h), out(1, c.w)};
       auto& a = st.anchor;
-      a.op = ir::Op::conv;
+      a.op = c.transposed ? ir::Op::conv_transpose : ir::Op::conv;
+      const std::string family = c.transposed ? "cpu.depthwise_transpose." : "cpu.depthwise.";
       a.integer = integer;
       a.facts = testing::facts(a.op, {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.c}});
       a.inputs = {s.nhwc(integer ? DType::u8 : DType::f32, {2, c.c, c.h, c.w}, BufferKind::input, gap)};
@@ -192,7 +201,7 @@ TEST_P(Depthwise, ShapesAndBorders) {
         a.weights = s.tensor(DType::f32, {c.c, 1, c.kernel[0], c.kernel[1]}, BufferKind::constant);
         st.program.outputs = {{st.program.push(Op::acc_f), DType::f32}};
         st.stores = {s.nhwc(DType::f32, st.space, BufferKind::arena, gap)};
-        const std::string tactic = std::string("cpu.depthwise.f32.block.") + GetParam();
+        const std::string tactic = family + "f32.block." + GetParam();
         const std::string difference = s.compare(cpu::cpu_provider(), tactic, 1e-5F);
         if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference;
         EXPECT_EQ(difference, "");
@@ -205,7 +214,7 @@ TEST_P(Depthwise, ShapesAndBorders) {
       }
       s.requantize(1, 0.002F);
       st.stores = {s.nhwc(DType::u8, st.space, BufferKind::arena, gap)};
-      EXPECT_SAME(s, std::string("cpu.depthwise.u8s8.block.") + GetParam());
+      EXPECT_SAME(s, family + "u8s8.block." + GetParam());
     }
   }
 }

@@ -128,11 +128,11 @@ TEST_P(Pool, ReductionsOverAnyAxes) {
   }
 }
 
-// One block of a sum less, equal, more; blocks of neighbours side by side and those that remain; taps apart in memory.
+// One block of a sum less, equal, more; rows of neighbours, as many as a vector has lanes, and those that remain; blocks of neighbours side by side and those that remain; taps apart in memory.
 TEST_P(Pool, LongSumsAreTakenInPairsOfBlocks) {
   std::uint32_t seed = 1;
   for (const auto& [height, width] :
-       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 127}, {2, 64}, {3, 43}, {30, 70}, {41, 67}}) {
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 15}, {1, 127}, {2, 64}, {3, 43}, {6, 64}, {30, 70}, {41, 67}}) {
     for (const Ints& axes : {Ints{2, 3}, Ints{1, 2, 3}, Ints{-1}}) {
       for (const ir::Op op : {ir::Op::reduce_sum, ir::Op::reduce_mean}) {
         for (const bool planar : {true, false}) {

@@ -266,5 +266,41 @@ TEST(Layout, ProductsOfMatricesKeepTheirRows) {
   EXPECT_EQ(testing::first_difference(*want, *got), "");
 }
 
+// Channels of a convolution's result lie side by side, and so do those of constants that an epilogue reads with it, broadcast or not.
+TEST(Layout, ConstantsLieAsTheResultDoes) {
+  auto graph = ir::parse(R"(
+graph "g"
+x = input : f32[2,3,4,5]
+w = constant f32[6,3,1,1] seed:1
+a = constant f32[1,6,4,5] seed:2
+b = constant f32[2,6,1,5] seed:3
+c = constant f32[6,1,1] seed:4
+y = conv x w {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv"}
+s = add y a from {"add"}
+t = mul s b from {"mul"}
+u = add t c from {"bias"}
+output t
+output u
+)");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
+  auto planned = plan::make_plan(*graph, providers, {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  std::set<std::vector<std::int64_t>> strides;
+  for (const region::Region& r : planned->plan.regions) {
+    for (const region::Operand& o : r.stages[0].operands) {
+      if (planned->plan.buffers[static_cast<std::size_t>(o.ref.buffer)].kind == region::BufferKind::constant)
+        strides.insert(o.ref.strides);
+    }
+  }
+  EXPECT_TRUE(strides.contains({0, 1, 30, 6})) << "[1,6,4,5] of [2,6,4,5]";
+  EXPECT_TRUE(strides.contains({30, 1, 0, 6})) << "[2,6,1,5] of [2,6,4,5]";
+  const auto feeds = testing::seeded_feeds(*graph, 1);
+  const auto want = reference::evaluate(*graph, feeds);
+  const auto got = testing::run_plan(planned->plan, providers, feeds);
+  ASSERT_TRUE(want && got);
+  EXPECT_EQ(testing::first_difference(*want, *got), "");
+}
+
 }  // namespace
 }  // namespace octavo

@@ -44,6 +44,23 @@ TEST(Artifact, AHashIsOfThePlanAndNotOfWhetherItIsFinished) {
   EXPECT_EQ(plan_hash(source), plan_hash(code));
 }
 
+TEST(Artifact, EqualConstantsAreKeptOnce) {
+  Plan plan = toy_plan();
+  ASSERT_GE(plan.regions.size(), 2U);
+  const auto keep = [&](std::size_t region, float value) {
+    Artifact a;
+    a.constants.push_back(ir::Tensor::of<float>({2}, {1, value}));
+    keep_artifact(std::move(a), plan.regions[region], plan);
+    return plan.regions[region].packed.at(0);
+  };
+  const std::size_t before = plan.buffers.size();
+  const BufferId first = keep(0, 2);
+  EXPECT_EQ(keep(1, 2), first);
+  EXPECT_EQ(plan.buffers.size(), before + 1);
+  EXPECT_NE(keep(1, 3), first) << "other bytes";
+  EXPECT_EQ(keep(1, 2), first);
+}
+
 TEST(Artifact, TensorsDoNotLieInSources) {
   Plan plan = toy_plan();
   Region& r = plan.regions[0];

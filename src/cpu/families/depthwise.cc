@@ -1,6 +1,6 @@
 // cpu.depthwise.u8s8.block.<isa>, cpu.depthwise.f32.block.<isa>: depthwise convolutions (one input and one output channel a group)
 // on channel-last tensors: vectors over channels, exact 16-bit products of codes, only the taps inside the image (padding adds
-// nothing).
+// nothing). cpu.depthwise_transpose.*: the same of transposed convolutions, whose outputs take the taps of their phase.
 #include <algorithm>
 
 #include "cpu/constant.h"
@@ -27,6 +27,7 @@ struct Setting {
   Parameters parameters = {};
   bool integer = true;
   Isa isa = Isa::portable;
+  std::vector<AxisPhase> d = {}, h = {}, w = {};
   [[nodiscard]] std::int64_t channels() const { return space[1]; }
   [[nodiscard]] std::int64_t taps() const { return image.depth.kernel * image.height.kernel * image.width.kernel; }
   [[nodiscard]] std::int64_t rows() const { return image.batch * image.depth.out * image.height.out; }
@@ -49,6 +50,7 @@ Result<Setting> setting_of(const Request& q) {
   }
   Setting t{{}, x, Constant(*s.anchor.weights, q.plan), s.anchor.weight_zero, {}, s.space, q.parameters, s.anchor.integer, q.isa};
   OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
+  t.d = t.image.depth.phases(), t.h = t.image.height.phases(), t.w = t.image.width.phases();
   OCTAVO_TRY(t.epilogue, block_epilogue(s, q.isa, static_cast<std::size_t>(t.image.w), static_cast<std::size_t>(t.image.c)));
   return t;
 }
@@ -58,6 +60,9 @@ class DepthwiseKernel final : public Kernel {
   DepthwiseKernel(Setting t, const std::byte* weights)
       : table_(*kernel_table(t.isa)),
         im_(t.image),
+        d_(t.d),
+        h_(t.h),
+        w_(t.w),
         epilogue_(std::move(t.epilogue)),
         x_(t.x),
         weights_(weights),
@@ -84,48 +89,60 @@ class DepthwiseKernel final : public Kernel {
   }
 
  private:
+  /// The taps of outputs of one width phase: offsets from the input pixel at the phase's step, and their weights.
+  struct Taps {
+    std::int64_t* offsets;
+    std::int32_t* index;
+    int count = 0;
+    bool whole =
+        false;  ///< the list of an output with every column of its window inside, which the next such output takes as it is
+  };
   [[nodiscard]] std::int64_t taps() const { return im_.depth.kernel * im_.height.kernel * im_.width.kernel; }
   [[nodiscard]] std::size_t epilogue_bytes() const { return (epilogue_.scratch_bytes() + 63) / 64 * 64; }
-  [[nodiscard]] std::size_t tap_bytes() const {
+  [[nodiscard]] std::size_t list_bytes() const {
     return static_cast<std::size_t>(taps()) * (sizeof(std::int64_t) + sizeof(std::int32_t));
   }
+  [[nodiscard]] std::size_t tap_bytes() const { return w_.size() * ((list_bytes() + 7) / 8 * 8 + sizeof(Taps)); }
 
   void run_row(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t od, std::int64_t oh) const {
-    auto* offsets = reinterpret_cast<std::int64_t*>(scratch + epilogue_bytes());
-    auto* index = reinterpret_cast<std::int32_t*>(offsets + taps());
-    const Window &d = im_.depth, &h = im_.height, &w = im_.width;
-    const std::int64_t id = od * d.stride - d.pad, ih = oh * h.stride - h.pad;
+    const auto phases = static_cast<std::int64_t>(w_.size());
+    auto* lists = reinterpret_cast<Taps*>(scratch + epilogue_bytes());
+    auto* at = reinterpret_cast<std::byte*>(lists + phases);
+    for (std::int64_t i = 0; i < phases; ++i, at += (list_bytes() + 7) / 8 * 8) {
+      auto* offsets = reinterpret_cast<std::int64_t*>(at);
+      lists[i] = {offsets, reinterpret_cast<std::int32_t*>(offsets + taps())};
+    }
+    const AxisPhase &d = phase(d_, od), &h = phase(h_, oh);
+    const std::int64_t id = od / d.step * d.in_step, ih = oh / h.step * h.in_step;
     const std::byte* x = memory.at(x_) + n * im_.xn + id * im_.xd + ih * im_.xh;
     Index origin{};
     origin[static_cast<std::size_t>(im_.n)] = n;
     if (im_.d >= 0) origin[static_cast<std::size_t>(im_.d)] = od;
     if (im_.h >= 0) origin[static_cast<std::size_t>(im_.h)] = oh;
-    // Outputs [inner_begin, inner_end) have every column of the window inside.
-    const std::int64_t reach = (w.kernel - 1) * w.dilation;
-    const std::int64_t inner_begin = (w.pad + w.stride - 1) / w.stride, inner_end = (w.in - 1 - reach + w.pad) / w.stride + 1;
     const std::int64_t cols = std::min<std::int64_t>(channels_, kBlock), most = kBlock / cols,
                        pixels = pixels_ > 0 ? std::min(pixels_, most) : most;
-    if (ahead_ > 0) fetch_rows(x + (h.kernel - 1) * h.dilation * im_.xh, ih + (h.kernel - 1) * h.dilation);
-    bool whole = false;
-    int count = 0;
-    for (std::int64_t first = 0; first < w.out; first += pixels) {
-      const auto block = static_cast<int>(std::min(pixels, w.out - first));
+    if (ahead_ > 0 && !h.taps.empty()) fetch_rows(x + h.taps.back().shift * im_.xh, ih + h.taps.back().shift);
+    for (std::int64_t first = 0; first < im_.width.out; first += pixels) {
+      const auto block = static_cast<int>(std::min(pixels, im_.width.out - first));
       for (std::int64_t c = 0; c < channels_; c += cols) {
         DepthwiseTile t;
         t.cols = static_cast<int>(std::min(cols, channels_ - c));
         t.w = weights_ + c * (codes_ ? 2 : 4);
         t.w_stride = padded_;
         t.zx = zx_;
-        t.taps = offsets;
-        t.w_index = index;
         for (int p = 0; p < block; ++p) {
-          const std::int64_t ow = first + p, iw = ow * w.stride - w.pad;
-          const bool inside = ow >= inner_begin && ow < inner_end && w.in > reach;
-          if (!inside || !whole) {  // the list of the last whole window stays valid
-            count = list_taps(id, ih, iw, offsets, index);
-            whole = inside;
+          const std::int64_t ow = first + p;
+          const AxisPhase& w = phase(w_, ow);
+          const std::int64_t iw = ow / w.step * w.in_step;
+          const bool inside = w.taps.empty() || (iw + w.taps.front().shift >= 0 && iw + w.taps.back().shift < im_.width.in);
+          Taps& list = lists[ow % phases];
+          if (!inside || !list.whole) {
+            list_taps(list, d, h, w, id, ih, iw);
+            list.whole = inside;
           }
-          t.tap_count = count;
+          t.taps = list.offsets;
+          t.w_index = list.index;
+          t.tap_count = list.count;
           t.x = x + iw * im_.xw + c * im_.xc;
           t.acc = BlockEpilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols;
           if (codes_) {
@@ -141,6 +158,11 @@ class DepthwiseKernel final : public Kernel {
     }
   }
 
+  /// The phase of an output: every output has one, as phases are at most as many as outputs.
+  static const AxisPhase& phase(const std::vector<AxisPhase>& phases, std::int64_t out) {
+    return phases[static_cast<std::size_t>(out) % phases.size()];
+  }
+
   /// The rows behind the one at x, which has this index.
   void fetch_rows(const std::byte* x, std::int64_t row) const {
     const std::int64_t bytes = std::max<std::int64_t>(im_.width.in * im_.xw, 0);
@@ -150,27 +172,25 @@ class DepthwiseKernel final : public Kernel {
     }
   }
 
-  int list_taps(std::int64_t id, std::int64_t ih, std::int64_t iw, std::int64_t* offsets, std::int32_t* index) const {
-    const Window &d = im_.depth, &h = im_.height, &w = im_.width;
-    int count = 0;
-    std::int32_t at = 0;
-    for (std::int64_t kd = 0; kd < d.kernel; ++kd) {
-      const std::int64_t z = id + kd * d.dilation;
-      for (std::int64_t kh = 0; kh < h.kernel; ++kh) {
-        const std::int64_t y = ih + kh * h.dilation;
-        for (std::int64_t kw = 0; kw < w.kernel; ++kw, ++at) {
-          const std::int64_t v = iw + kw * w.dilation;
-          if (z < 0 || z >= d.in || y < 0 || y >= h.in || v < 0 || v >= w.in) continue;
-          offsets[count] = kd * d.dilation * im_.xd + kh * h.dilation * im_.xh + kw * w.dilation * im_.xw;
-          index[count++] = at;
+  void list_taps(Taps& list, const AxisPhase& d, const AxisPhase& h, const AxisPhase& w, std::int64_t id, std::int64_t ih,
+                 std::int64_t iw) const {
+    list.count = 0;
+    for (const Tap& kd : d.taps) {
+      if (id + kd.shift < 0 || id + kd.shift >= im_.depth.in) continue;
+      for (const Tap& kh : h.taps) {
+        if (ih + kh.shift < 0 || ih + kh.shift >= im_.height.in) continue;
+        for (const Tap& kw : w.taps) {
+          if (iw + kw.shift < 0 || iw + kw.shift >= im_.width.in) continue;
+          list.offsets[list.count] = kd.shift * im_.xd + kh.shift * im_.xh + kw.shift * im_.xw;
+          list.index[list.count++] = static_cast<std::int32_t>((kd.k * im_.height.kernel + kh.k) * im_.width.kernel + kw.k);
         }
       }
     }
-    return count;
   }
 
   const KernelTable& table_;
   Image im_;
+  std::vector<AxisPhase> d_, h_, w_;
   BlockEpilogue epilogue_;
   region::TensorRef x_;
   const std::byte* weights_;
@@ -196,14 +216,21 @@ Result<std::vector<ir::Tensor>> packed(const Setting& t, ir::DType type) {
 
 constexpr std::array kParameters{kRowTiles, kPixels, kPrefetch};
 
+struct Kind {
+  const char* name;
+  ir::Op op;
+  bool integer;
+};
+constexpr std::array kKinds{Kind{"depthwise.u8s8.block", ir::Op::conv, true}, Kind{"depthwise.f32.block", ir::Op::conv, false},
+                            Kind{"depthwise_transpose.u8s8.block", ir::Op::conv_transpose, true},
+                            Kind{"depthwise_transpose.f32.block", ir::Op::conv_transpose, false}};
+
 class DepthwiseFamily final : public FamilyOf<Setting> {
  public:
-  explicit DepthwiseFamily(bool integer)
-      : FamilyOf({.name = integer ? "depthwise.u8s8.block" : "depthwise.f32.block", .parameters = kParameters}),
-        integer_(integer) {}
+  explicit DepthwiseFamily(const Kind& kind) : FamilyOf({.name = kind.name, .parameters = kParameters}), kind_(kind) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    if (!is_one(r, ir::Op::conv) || a.integer != integer_ || !a.weights || a.inputs.empty() || only(r).space.size() < 3)
+    if (!is_one(r, kind_.op) || a.integer != kind_.integer || !a.weights || a.inputs.empty() || only(r).space.size() < 3)
       return false;
     const std::int64_t group = a.as<ir::Window>().group;
     return group > 1 && a.inputs[0].dims.size() > 1 && a.inputs[0].dims[1] == group && only(r).space[1] == group &&
@@ -215,10 +242,10 @@ class DepthwiseFamily final : public FamilyOf<Setting> {
     return (outputs * static_cast<double>(t.taps()) * 0.15 + outputs * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
   std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
-    return {t.taps() * padded(t.channels()) * (integer_ ? 2 : 4)};
+    return {t.taps() * padded(t.channels()) * (kind_.integer ? 2 : 4)};
   }
   Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
-    return integer_ ? packed<std::int16_t, std::int8_t>(t, ir::DType::s16) : packed<float, float>(t, ir::DType::f32);
+    return kind_.integer ? packed<std::int16_t, std::int8_t>(t, ir::DType::s16) : packed<float, float>(t, ir::DType::f32);
   }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     return std::make_unique<DepthwiseKernel>(std::move(t), packed[0].data());
@@ -237,13 +264,13 @@ class DepthwiseFamily final : public FamilyOf<Setting> {
   }
 
  private:
-  bool integer_;
+  Kind kind_;
 };
 
 }  // namespace
 
 Families depthwise_families() {
-  return families_of<DepthwiseFamily>(std::array{true, false});
+  return families_of<DepthwiseFamily>(kKinds);
 }
 
 }  // namespace octavo::cpu

@@ -1,5 +1,6 @@
 // cpu.{lstm,gru,rnn}.rows.<isa>: recurrent layers with constant weights (past 400 lines: three cells, one walk over steps). W and R are
-// packed with gates side by side, products of a step are those of a few rows with a matrix, and what the gates compute from their sums is a
+// packed in panels of columns with gates side by side. Products with W are taken for many steps at once, so that only R is read again at
+// each step and stays in cache; those of a step are of a few rows with a matrix. What the gates compute from their sums is a
 // program that the block kernels run: the same operations as the reference's, for any activation. Sums begin with the biases
 // and are taken in another order than the reference's: floats within the tolerance of docs/semantics.md.
 #include <algorithm>
@@ -18,8 +19,9 @@ using program::Program;
 using program::ProgramOps;
 using POp = program::Op;
 
-constexpr std::int64_t kMostSequences = 4;  // of a task, side by side
-constexpr std::int64_t kSteps = 8;          // whose products with W are taken together
+constexpr std::int64_t kMostSequences = 4;   // of a task, side by side
+constexpr std::int64_t kMostSteps = 96;      // whose products with W are taken together: whole groups of rows of `multiply`
+constexpr std::int64_t kMostSums = 1 << 18;  // floats of those products, of all sequences of a task
 enum Input : std::size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 
 /// What a cell computes from the sums of its gates, for one direction. Operands and results as `run_step` gives them.
@@ -44,6 +46,14 @@ struct Setting {
   [[nodiscard]] std::int64_t gate() const { return (hidden + kColumns - 1) / kColumns * kColumns; }
   [[nodiscard]] std::int64_t columns() const { return gates * gate(); }
   [[nodiscard]] std::int64_t rows() const { return gates * hidden; }
+  /// Columns that lie side by side for all rows: those that products of one row have accumulators for.
+  [[nodiscard]] std::int64_t panel() const {
+    return isa >= Isa::avx512 ? 8 * kColumns : isa >= Isa::avx2 ? 4 * kColumns : kColumns;
+  }
+  /// Where products with R end: a GRU's candidate has one of its own.
+  [[nodiscard]] std::vector<std::int64_t> cuts() const {
+    return gru() ? std::vector<std::int64_t>{0, 2 * gate(), columns()} : std::vector<std::int64_t>{0, columns()};
+  }
   [[nodiscard]] std::int64_t w_floats() const { return inputs * columns(); }
   [[nodiscard]] std::int64_t r_floats() const { return hidden * columns(); }
 };
@@ -170,6 +180,8 @@ class RecurrentKernel final : public Kernel {
       : table_(*kernel_table(setting.isa)), k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     w_ = reinterpret_cast<const float*>(packed[0].data());
     r_ = reinterpret_cast<const float*>(packed[1].data());
+    steps_ = std::clamp<std::int64_t>(kMostSums / t_.columns() / kMostSequences / 12 * 12, 12, kMostSteps);
+    steps_ = std::min(steps_, std::max<std::int64_t>(t_.steps, 1));
     together_ = std::clamp<std::int64_t>(t_.batch * t_.directions / std::max(t_.threads, 1), 1, kMostSequences);
     groups_ = (t_.batch + together_ - 1) / together_;
     for (const Programs& p : t_.programs) slots_ = std::max({slots_, p.gates.slot_bytes(), p.reset.slot_bytes()});
@@ -199,8 +211,8 @@ class RecurrentKernel final : public Kernel {
       w.bytes += line(static_cast<std::size_t>(n) * 4);
       return p;
     };
-    w.x = next(kSteps * t_.inputs);
-    w.xw = next(together_ * kSteps * t_.columns());
+    w.x = next(steps_ * t_.inputs);
+    w.xw = next(together_ * steps_ * t_.columns());
     w.sums = next(together_ * t_.columns());
     w.h = next(together_ * t_.gate());
     w.c = next(together_ * t_.gate());
@@ -262,11 +274,11 @@ class RecurrentKernel final : public Kernel {
     }
     const bool back = t_.reverse || d == 1;
     for (std::int64_t k = 0; k < longest; ++k) {
-      if (k % kSteps == 0) {
+      if (k % steps_ == 0) {
         for (std::int64_t s = 0; s < count; ++s) products_with_w(memory, w, d, first + s, s, k, lengths[s], back);
       }
       for (std::int64_t s = 0; s < count; ++s) {
-        const float* from = w.xw + (s * kSteps + k % kSteps) * columns;
+        const float* from = w.xw + (s * steps_ + k % steps_) * columns;
         std::copy(from, from + columns, w.sums + s * columns);
       }
       run_step(scratch, w, d, count, k, lengths);
@@ -310,16 +322,25 @@ class RecurrentKernel final : public Kernel {
   /// Biases and products with W of the next steps of sequence n, the s-th of its group.
   void products_with_w(const Memory& memory, const Scratch& w, std::int64_t d, std::int64_t n, std::int64_t s, std::int64_t k,
                        std::int64_t length, bool back) const {
-    const std::int64_t count = std::min(kSteps, length - k), columns = t_.columns();
+    const std::int64_t count = std::min(steps_, length - k), columns = t_.columns();
     const region::TensorRef& x = t_.in[kX];
     const std::int64_t step = x.strides[t_.batch_first ? 1 : 0], of = x.strides[t_.batch_first ? 0 : 1];
-    float* to = w.xw + s * kSteps * columns;
+    float* to = w.xw + s * steps_ * columns;
     for (std::int64_t i = 0; i < count; ++i) {
       const float* from = floats(memory, x) + n * of + (back ? length - 1 - k - i : k + i) * step;
       for (std::int64_t j = 0; j < t_.inputs; ++j) w.x[i * t_.inputs + j] = from[j * x.strides[2]];
       std::copy(w.bias, w.bias + columns, to + i * columns);
     }
-    if (count > 0) k_.multiply(to, columns, w.x, t_.inputs, count, w_ + d * t_.w_floats(), columns, t_.inputs, columns);
+    if (count > 0) multiply(to, columns, w.x, t_.inputs, count, w_ + d * t_.w_floats(), t_.inputs, columns);
+  }
+
+  /// y += x m, m in panels.
+  void multiply(float* y, std::int64_t y_step, const float* x, std::int64_t x_step, std::int64_t rows, const float* m,
+                std::int64_t k, std::int64_t columns) const {
+    for (std::int64_t j = 0; j < columns; j += t_.panel()) {
+      const std::int64_t width = std::min(t_.panel(), columns - j);
+      k_.multiply(y + j, y_step, x, x_step, rows, m + j * k, width, k, width);
+    }
   }
 
   void run_step(std::byte* scratch, const Scratch& w, std::int64_t d, std::int64_t count, std::int64_t k,
@@ -328,19 +349,19 @@ class RecurrentKernel final : public Kernel {
     const Programs& programs = t_.programs[static_cast<std::size_t>(d)];
     const float* r = r_ + d * t_.r_floats();
     if (t_.gru() && t_.before_reset) {  // the candidate's product with R stays apart
-      k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, 2 * gate);
+      multiply(w.sums, columns, w.h, gate, count, r, t_.hidden, 2 * gate);
       for (std::int64_t s = 0; s < count; ++s) std::copy(w.bias + columns, w.bias + columns + gate, w.kept + s * gate);
-      k_.multiply(w.kept, gate, w.h, gate, count, r + 2 * gate, columns, t_.hidden, gate);
+      multiply(w.kept, gate, w.h, gate, count, r + t_.hidden * 2 * gate, t_.hidden, gate);
     } else if (t_.gru()) {
-      k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, 2 * gate);
+      multiply(w.sums, columns, w.h, gate, count, r, t_.hidden, 2 * gate);
       for (std::int64_t s = 0; s < count; ++s) {
         const float* in[] = {w.sums + s * columns + gate, w.h + s * gate};
         float* out[] = {w.kept + s * gate};
         block(programs.reset, scratch + line(slots_), in, 2, out, 1);
       }
-      k_.multiply(w.sums + 2 * gate, columns, w.kept, gate, count, r + 2 * gate, columns, t_.hidden, gate);
+      multiply(w.sums + 2 * gate, columns, w.kept, gate, count, r + t_.hidden * 2 * gate, t_.hidden, gate);
     } else {
-      k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, columns);
+      multiply(w.sums, columns, w.h, gate, count, r, t_.hidden, columns);
     }
     for (std::int64_t s = 0; s < count; ++s) {
       if (k >= lengths[s]) continue;  // this sequence has ended
@@ -380,20 +401,25 @@ class RecurrentKernel final : public Kernel {
   const RowKernels& k_;
   Setting t_;
   const float *w_ = nullptr, *r_ = nullptr;
-  std::int64_t together_ = 1, groups_ = 1;
+  std::int64_t together_ = 1, groups_ = 1, steps_ = 1;  ///< sequences of a task, tasks a direction, steps of a product with W
   std::size_t slots_ = 0;
 };
 
-/// [direction][gate * hidden][k] -> [direction][k][columns], unused columns 0.
-Result<ir::Tensor> transposed(const Constant& weights, const Setting& s, std::int64_t k) {
+/// [direction][gate * hidden][k] -> [direction][k * columns]: between two cuts panels, each [k][column of the panel]; unused columns 0.
+Result<ir::Tensor> packed_weights(const Constant& weights, const Setting& s, std::int64_t k,
+                                  const std::vector<std::int64_t>& cuts) {
   OCTAVO_TRY(const float* from, weights.data<float>("weights"));
-  ir::Tensor out(ir::DType::f32, {s.directions, k, s.columns()});
+  ir::Tensor out(ir::DType::f32, {s.directions, k * s.columns()});
   float* to = out.mutable_data<float>().data();
   for (std::int64_t d = 0; d < s.directions; ++d) {
-    for (std::int64_t g = 0; g < s.gates; ++g) {
-      for (std::int64_t j = 0; j < s.hidden; ++j) {
+    for (std::size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
+      for (std::int64_t begin = cuts[cut]; begin < cuts[cut + 1]; begin += s.panel()) {
+        const std::int64_t end = std::min(begin + s.panel(), cuts[cut + 1]);
         for (std::int64_t i = 0; i < k; ++i) {
-          to[(d * k + i) * s.columns() + g * s.gate() + j] = from[((d * s.gates + g) * s.hidden + j) * k + i];
+          for (std::int64_t column = begin; column < end; ++column, ++to) {
+            const std::int64_t g = column / s.gate(), j = column % s.gate();
+            if (j < s.hidden) *to = from[((d * s.gates + g) * s.hidden + j) * k + i];
+          }
         }
       }
     }
@@ -403,7 +429,8 @@ Result<ir::Tensor> transposed(const Constant& weights, const Setting& s, std::in
 
 class RecurrentFamily final : public FamilyOf<Setting> {
  public:
-  RecurrentFamily() : FamilyOf({.name = "recurrent.rows"}) {}
+  // Version 2: the same sums; weights in panels.
+  RecurrentFamily() : FamilyOf({.name = "recurrent.rows", .version = 2}) {}
   std::string name_for(const Region& r) const override {
     return std::string(ir::spelled(only(r).anchor.as<ir::Recurrent>().cell)) + ".rows";
   }
@@ -418,8 +445,8 @@ class RecurrentFamily final : public FamilyOf<Setting> {
     return {t.directions * t.w_floats() * 4, t.directions * t.r_floats() * 4};
   }
   Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
-    OCTAVO_TRY(ir::Tensor w, transposed(t.w, t, t.inputs));
-    OCTAVO_TRY(ir::Tensor r, transposed(t.r, t, t.hidden));
+    OCTAVO_TRY(ir::Tensor w, packed_weights(t.w, t, t.inputs, {0, t.columns()}));
+    OCTAVO_TRY(ir::Tensor r, packed_weights(t.r, t, t.hidden, t.cuts()));
     return std::vector<ir::Tensor>{std::move(w), std::move(r)};
   }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {

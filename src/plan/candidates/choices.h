@@ -31,6 +31,7 @@ struct Selection {
   std::set<ir::ValueId> split_views;        ///< values whose channels are read at several scales: one view per channel
   std::set<ir::NodeId> split_convs;         ///< convolutions computed part by part of their output channels
   std::set<ir::ValueId> direct;             ///< stored where it is wanted although channels do not lie side by side there
+  std::set<ir::ValueId> as_made;            ///< stored in the order of what they are made from, whatever products read
   OCTAVO_OUT_OF_LINE(Selection);
   bool operator==(const Selection&) const;
 };
@@ -53,7 +54,8 @@ struct Choice {
 struct Realized {
   ir::Graph graph;
   region::Plan plan;
-  Reasons refusal;  ///< why a candidate had no effect, if one had none (the last heard)
+  std::set<ir::ValueId> in_rows;  ///< Placement::in_rows
+  Reasons refusal;                ///< why a candidate had no effect, if one had none (the last heard)
   OCTAVO_OUT_OF_LINE(Realized);
 };
 

@@ -36,6 +36,7 @@
 #include "plan/candidates/split_views.h"
 #include "plan/candidates/stages.h"
 #include "plan/effort.h"
+#include "plan/layout/row_order.h"
 #include "plan/regions/group.h"
 
 namespace octavo::plan {
@@ -52,6 +53,7 @@ class Finder {
   Finder(const Realized& base, const Selection& defaults, const PlanOptions& options, bool all)
       : g_(base.graph),
         plan_(base.plan),
+        in_rows_(base.in_rows),
         defaults_(defaults),
         options_(options),
         all_(all || effort_at(options.effort).small_choices) {}
@@ -68,6 +70,7 @@ class Finder {
     concats();
     stores();
     direct();
+    row_orders();
     return std::move(out_);
   }
 
@@ -226,8 +229,19 @@ class Finder {
     }
   }
 
+  void row_orders() {
+    if (off("row-order")) return;
+    for (const std::set<ValueId>& values : connected(g_, in_rows_)) {
+      std::set<std::string> nodes;
+      for (const ValueId v : values) nodes.insert(g_.producer(v).origin.begin(), g_.producer(v).origin.end());
+      add("row-order", where(g_.producer(*values.begin()).origin, *values.begin()), nodes,
+          [values](Selection& s) { s.as_made.insert(values.begin(), values.end()); });
+    }
+  }
+
   const Graph& g_;
   const region::Plan& plan_;
+  const std::set<ValueId>& in_rows_;
   const Selection& defaults_;
   const PlanOptions& options_;
   const bool all_;  ///< also those that too little speaks for to ask for times

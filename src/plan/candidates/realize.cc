@@ -26,9 +26,10 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   for (const ir::ValueId v : selection.split_views) make_split_views(out.graph, v);
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart);
-  OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct));
+  OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct, selection.as_made));
   OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement, context.memo.simplified));
   account_for_moves(out.graph, regions);
+  out.in_rows = std::move(placement.in_rows);
   region::Plan& plan = out.plan;
   plan.model_name = out.graph.name;
   plan.inputs = std::move(placement.inputs);

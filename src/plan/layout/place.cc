@@ -9,6 +9,7 @@
 #include "base/causes/plan_layout.h"
 #include "base/hash.h"
 #include "plan/layout/layout.h"
+#include "plan/layout/row_order.h"
 #include "plan/layout/slices.h"
 #include "plan/regions/narrow_marks.h"
 #include "region/tensor_ref.h"
@@ -108,8 +109,9 @@ namespace {
 
 class Placer {
  public:
-  Placer(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct)
-      : g_(g), grids_(grids), grouping_(grouping), direct_(direct) {}
+  Placer(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct,
+         const std::set<ValueId>& as_made)
+      : g_(g), grids_(grids), grouping_(grouping), direct_(direct), as_made_(as_made) {}
 
   Result<Placement> run() {
     requests_ = find_requests(g_, grids_, grouping_);
@@ -127,11 +129,44 @@ class Placer {
     natural_.resize(static_cast<std::size_t>(g_.value_capacity()));
     in_rows_.resize(natural_.size());
     find_read_by_products();
+    const std::map<ValueId, Strides> rows = find_row_orders(g_);
     for (const NodeId id : order_) {
       const Node& n = g_.node(id);
       in_rows_[static_cast<std::size_t>(n.outputs[0])] = kept_in_rows(n);
       for (const ValueId v : n.outputs) natural_[static_cast<std::size_t>(v)] = natural_of(n, v);
+      if (const auto wish = rows.find(n.outputs[0]); wish != rows.end()) order_rows(n, wish->second);
     }
+  }
+
+  /// Gives the result of n the order that products wish for, where the one of its operands would scatter their rows.
+  void order_rows(const Node& n, const Strides& wish) {
+    const ValueId v = n.outputs[0];
+    const ir::Shape& dims = g_.type(v).shape;
+    Strides& natural = natural_[static_cast<std::size_t>(v)];
+    if (dims.size() == 4 || as_made_.contains(v) || (n.op != Op::concat && !group_made(v))) return;
+    const std::vector<int> order = order_of(dims, wish);
+    const auto last = std::find_if(order.rbegin(), order.rend(), [&](int d) { return dims[static_cast<std::size_t>(d)] != 1; });
+    if (last == order.rend() || natural[static_cast<std::size_t>(*last)] == 1) return;
+    TensorRef want;
+    want.dims = dims, want.strides = strides_in_order(dims, order);
+    if (!takes(v, want)) return;
+    natural = want.strides;
+    out_.in_rows.insert(v);
+  }
+
+  /// Whether what makes a value stores it like this without a copy.
+  bool takes(ValueId v, const TensorRef& want) const {
+    const Node& n = g_.producer(v);
+    if (group_made(v)) return storable(n, want);
+    if (n.op == Op::transpose) return takes(n.inputs[0], unpermuted(want, ir::get_ints(n.attrs, "perm")));
+    if (n.op == Op::reshape) {
+      const auto source = reshaped(want, g_.type(n.inputs[0]).shape);
+      return !source || takes(n.inputs[0], *source);
+    }
+    if (n.op != Op::concat) return true;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId in) {
+      return takes(in, sliced(want, std::vector<std::int64_t>(want.dims.size(), 0), {}, g_.type(in).shape));
+    });
   }
 
   Strides natural_of(const Node& n, ValueId v) {
@@ -459,6 +494,7 @@ class Placer {
   const Grids& grids_;
   const Grouping& grouping_;
   const std::set<ValueId>& direct_;
+  const std::set<ValueId>& as_made_;
   std::map<Key, int> requests_;
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
@@ -473,8 +509,9 @@ class Placer {
 
 }  // namespace
 
-Result<Placement> place(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct) {
-  return Placer(g, grids, grouping, direct).run();
+Result<Placement> place(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct,
+                        const std::set<ValueId>& as_made) {
+  return Placer(g, grids, grouping, direct, as_made).run();
 }
 
 }  // namespace octavo::plan

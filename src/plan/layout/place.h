@@ -55,6 +55,7 @@ struct Placement {
   std::vector<region::Buffer> buffers;
   std::vector<region::Binding> inputs, outputs;
   std::map<std::uint64_t, region::BufferId> constants;  ///< by content hash
+  std::set<ir::ValueId> in_rows;                        ///< stored in another order than what they are made from (row_order.h)
 
   region::BufferId add_arena(std::int64_t bytes, std::string name);
   region::BufferId add_constant(const ir::Tensor& t, std::string name);  ///< equal contents share one buffer
@@ -65,8 +66,9 @@ struct Placement {
 /// In which representation an anchor reads its data input.
 [[nodiscard]] Repr anchor_input(const ir::Graph& g, const ir::Grids& grids, ir::NodeId anchor, std::size_t slot);
 
-/// Values in `direct` are stored where they are wanted even if channels do not lie side by side there.
+/// Values in `direct` are stored where they are wanted even if channels do not lie side by side there; values in `as_made` in the order of what
+/// they are made from, whatever products read (row_order.h).
 [[nodiscard]] Result<Placement> place(const ir::Graph& g, const ir::Grids& grids, const Grouping& grouping,
-                                      const std::set<ir::ValueId>& direct = {});
+                                      const std::set<ir::ValueId>& direct = {}, const std::set<ir::ValueId>& as_made = {});
 
 }  // namespace octavo::plan

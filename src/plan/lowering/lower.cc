@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "base/causes/plan_layout.h"
@@ -101,6 +102,40 @@ class Lowerer {
     return placement_.allocations.at({v, repr}).refs[0];
   }
 
+  /// Lays a constant that is read element by element in the order that the result is stored in: vectors load neighbours of both.
+  void lay_as(const TensorRef& result, TensorRef& constant) {
+    const std::size_t rank = result.dims.size();
+    if (constant.dims.size() != rank || constant.offset != 0) return;
+    ir::Shape own = constant.dims;  // one where an element serves many
+    for (std::size_t d = 0; d < rank; ++d) {
+      if (constant.strides[d] == 0) own[d] = 1;
+    }
+    Strides wanted = strides_in_order(own, order_of(result.dims, result.strides));
+    const std::vector<int> order = order_of(own, wanted);
+    bool same = true;
+    for (std::size_t d = 0; d < rank; ++d) {
+      if (own[d] == 1) wanted[d] = constant.strides[d];
+      same = same && wanted[d] == constant.strides[d];
+    }
+    if (same) return;
+    const ir::Tensor from = placement_.buffers[static_cast<std::size_t>(constant.buffer)].data;
+    const std::size_t size = ir::size_of(from.dtype());
+    if (from.size() != ir::count(own)) return;
+    ir::Shape shape(rank);
+    for (std::size_t k = 0; k < rank; ++k) shape[k] = own[static_cast<std::size_t>(order[k])];
+    ir::Tensor to(from.dtype(), shape);
+    std::vector<std::int64_t> index(rank, 0);
+    for (std::int64_t i = 0; i < to.size(); ++i) {
+      std::int64_t at = 0;
+      for (std::size_t k = 0; k < rank; ++k) at += index[k] * constant.strides[static_cast<std::size_t>(order[k])];
+      std::memcpy(to.mutable_bytes().data() + static_cast<std::size_t>(i) * size,
+                  from.bytes().data() + static_cast<std::size_t>(at) * size, size);
+      for (std::size_t k = rank; k-- > 0 && ++index[k] == shape[k];) index[k] = 0;
+    }
+    constant.buffer = placement_.add_constant(to, "constant");
+    constant.strides = wanted;
+  }
+
   // The same, with channels innermost, as the image kernels need it.
   Result<TensorRef> read_channel_last(ValueId v, Repr repr) {
     OCTAVO_TRY(TensorRef r, read(v, repr));
@@ -165,6 +200,9 @@ class Lowerer {
     for (const NodeId id : group.nodes) OCTAVO_CHECK(builder.compute(g_.node(id)));
     collect_stores(group, stage, builder, region);
     if (!problem) return problem;
+    for (std::size_t i = 0; i < stage.operands.size() && !stage.stores.empty(); ++i) {
+      if (operand_values[i] == ir::kNone) lay_as(stage.stores.front(), stage.operands[i].ref);
+    }
     const bool by_library = group.anchor != ir::kNone && stage.program.outputs.empty() && builder.program.code.empty();
     if (!by_library) {
       builder.program.outputs = stage.program.outputs;
@@ -286,10 +324,11 @@ class Lowerer {
       const bool all_codes =
           std::all_of(stage.stores.begin(), stage.stores.end(), [](const TensorRef& r) { return ir::is_int8(r.dtype); });
       if (all_codes)
-        region.precision = std::any_of(stage.operands.begin(), stage.operands.end(),
-                                       [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && !o.ref.value.empty(); })
-                               ? region::Work::quantize
-                               : region::Work::int8;
+        region.precision =
+            std::any_of(stage.operands.begin(), stage.operands.end(),
+                        [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && !o.ref.value.empty(); })
+                ? region::Work::quantize
+                : region::Work::int8;
       if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
         region.precision = region::Work::narrow;
     } else if (!members.empty()) {

@@ -248,6 +248,12 @@ Status EpilogueBuilder::compute(const Node& node) {
         s.f = program.push(POp::i2f, state(node.inputs[0]).raw);
         break;
       }
+      if (g_.type(node.inputs[0]).dtype == ir::DType::s32) {
+        const Node& from = g_.producer(node.inputs[0]);
+        const int k = from.op == Op::constant ? constant_(from.payload) : load_(node.inputs[0], Repr::raw);
+        s.f = program.push(POp::i2f, program.load(POp::load_i, k));
+        break;
+      }
       s.f = float_of(node.inputs[0]);
       s.f = rounded(s.f, g_.type(out).dtype);
       break;

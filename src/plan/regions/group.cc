@@ -192,7 +192,8 @@ bool in_program(const Graph& g, const Node& node) {
     case Op::quantize: return ir::is_int8(node.quantizer->type);
     case Op::cast:
       if (is_round_trip(g, node)) return true;
-      if (ir::is_int8(g.type(node.inputs[0]).dtype)) return g.type(node.outputs[0]).dtype == ir::DType::f32;
+      if (ir::is_int8(g.type(node.inputs[0]).dtype) || g.type(node.inputs[0]).dtype == ir::DType::s32)
+        return g.type(node.outputs[0]).dtype == ir::DType::f32;
       return ir::is_float(g.type(node.inputs[0]).dtype) && program_type(g.type(node.inputs[0]).dtype) &&
              ir::is_float(g.type(node.outputs[0]).dtype) && program_type(g.type(node.outputs[0]).dtype);
     default: break;
