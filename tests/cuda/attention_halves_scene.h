@@ -46,8 +46,9 @@ struct Forms {
   bool zeros = false;    ///< NaNs among probabilities become 0
   bool counted = false;  ///< probabilities are multiplied with a number for each query
   Layout layout = Layout::between;
-  float values = 2;        ///< all are within this
-  bool unwritten = false;  ///< scores and probabilities have no memory: for kernels that are timed, and not compared
+  float values = 2;         ///< all are within this
+  bool whole_sums = false;  ///< of float16 matrices are not rounded to it: as where float32 layers may be float16
+  bool unwritten = false;   ///< scores and probabilities have no memory: for kernels that are timed, and not compared
   /// What results may differ by, beside a step of their type: exponentials and probabilities are rounded, half a unit each; a score that is summed in
   /// another order may be rounded the other way, which counts where scores are stored in 16 bits.
   [[nodiscard]] float tolerance(const Sizes& n) const {
@@ -110,7 +111,7 @@ inline void set(Scene& s, const Sizes& n, const Forms& f) {
     return f.scores == DType::f16 ? p.push(Op::to_f16, value) : f.scores == DType::bf16 ? p.push(Op::to_bf16, value) : value;
   };
   const auto product_of = [&](program::Program& of) {  // as the type of the matrices has it
-    return f.type == DType::f16 ? of.push(Op::to_f16, of.push(Op::acc_f)) : of.push(Op::acc_f);
+    return f.type == DType::f16 && !f.whole_sums ? of.push(Op::to_f16, of.push(Op::acc_f)) : of.push(Op::acc_f);
   };
   int y = rounded(product_of(p));
   if (f.scale != 1) y = rounded(f.divides ? p.push(Op::div, y, p.imm_f(1 / f.scale)) : p.push(Op::mul, y, p.imm_f(f.scale)));
@@ -175,7 +176,12 @@ inline void set(Scene& s, const Sizes& n, const Forms& f) {
   softmax.anchor.inputs = {scores.stores[0]};
   auto& r = softmax.program;
   int e = r.push(Op::acc_f);
-  if (f.zeros) e = r.push(Op::nan0, e);
+  if (f.zeros && f.divides) {  // where(not(e == e), 0, e), as exporters write it
+    const int number = r.push(Op::sel_eq, e, e, r.imm_f(1), r.imm_f(0));
+    e = r.push(Op::sel_eq, r.push(Op::sub, r.imm_f(1), number), r.imm_f(0), e, r.imm_f(0));
+  } else if (f.zeros) {
+    e = r.push(Op::nan0, e);
+  }
   if (f.scaled) e = r.push(Op::mul, e, r.imm_f(0.7F));
   if (f.counted) {
     region::TensorRef counts = s.tensor(DType::f32, {n.batch, n.queries});

@@ -98,7 +98,7 @@ TEST_F(AttentionHalves, MasksAndQueriesThatAttendNothing) {
         Forms forms;
         forms.mask = mask, forms.lost = lost, forms.scores = scores;
         forms.type = scores == DType::f16 ? DType::f16 : DType::bf16;
-        forms.scaled = seed % 3 == 0, forms.zeros = seed % 2 == 0, forms.counted = seed % 4 == 3;
+        forms.scaled = seed % 3 == 0, forms.zeros = seed % 2 == 0, forms.divides = seed % 4 == 0, forms.counted = seed % 4 == 3;
         const Sizes n{2, 2, 21, seed % 2 == 0 ? 40 : 35, 24, 16};
         EXPECT_EQ(attend(n, forms, {16, 1, 32}, seed++), "") << static_cast<int>(mask) << " " << lost << ": " << text_of(n);
       }
@@ -218,8 +218,9 @@ TEST_F(AttentionHalves, MistakesAreFound) {
   EXPECT_NE(planted("octavo_barrier();  // the next tile", "// the next tile"), "");
   EXPECT_NE(planted("octavo_copy_wait<0>();\n    octavo_barrier();  // the next", "octavo_barrier();  // the next"), "");
   EXPECT_NE(planted("if (kPartial && t == kKeyTiles - 1)", "if (false)"), "") << "keys that do not exist";
-  EXPECT_NE(planted("left > 0 && first + line < count", "left > 0"), "") << "lines that do not exist";
-  EXPECT_NE(planted("const int left = bytes - 16 * chunk,", "const int left = 16,"), "") << "bytes behind a line";
+  EXPECT_NE(planted("const bool inside = !checked || own + i * kPass < exist;", "const bool inside = true;"), "")
+      << "lines that do not exist";
+  EXPECT_NE(planted("const int left = bytes - 16 * (thread % chunks);", "const int left = 16;"), "") << "bytes behind a line";
   EXPECT_NE(planted("sums[i][j / 2][half * 2 + j % 2] = __fmul_rn(sums[i][j / 2][half * 2 + j % 2], turn);", ""), "")
       << "earlier sums in the earlier unit";
   EXPECT_NE(planted("__fmaf_rn(totals[i][half], turn, ", "__fadd_rn(totals[i][half], "), "") << "the same of the total";
@@ -229,9 +230,7 @@ TEST_F(AttentionHalves, MistakesAreFound) {
             "")
       << "columns in another order";
   EXPECT_NE(planted("values += outer * kValueOuter + inner * kValueInner;", ""), "") << "one matrix of values for all";
-  EXPECT_NE(planted("octavo_load_turned(r, lines + (16 * step + (lane & 15)) * pitch",
-                    "octavo_load_turned(r, lines + (16 * step + (lane & 7)) * pitch"),
-            "")
+  EXPECT_NE(planted("(lane & 15) * pitch + 16 * (lane >> 4)", "(lane & 7) * pitch + 16 * (lane >> 4)"), "")
       << "half of the keys twice";
 
   forms.mask = Mask::whole, forms.lost = true;

@@ -172,10 +172,11 @@ std::vector<TimedHalves> timed_halves() {
   using testing::halves::Mask;
   testing::halves::Forms plain, stored_scores, whole, keys, bf16, causal;
   plain.layout = stored_scores.layout = Layout::one_row;
+  plain.whole_sums = whole.whole_sums = true;
   stored_scores.scores = DType::f16;  // a float16 model: products, factors and sums are rounded
   whole.mask = Mask::whole, keys.mask = Mask::keys, keys.scores = DType::f16;
   bf16.type = bf16.stored = DType::bf16;
-  causal.mask = Mask::causal;
+  causal.mask = Mask::causal, causal.whole_sums = true;
   for (testing::halves::Forms* f : {&plain, &stored_scores, &whole, &keys, &bf16, &causal}) f->unwritten = true;
   return {{"ViT-B/16 1", {1, 12, 197, 197, 64, 64}, plain},
           {"ViT-B/16 64", {64, 12, 197, 197, 64, 64}, plain},

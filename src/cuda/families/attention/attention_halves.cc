@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <optional>
@@ -59,50 +60,72 @@ struct HalvesShape : AttentionShape {
   std::optional<Forbidding> mask;
 };
 
-/// Nothing: it does something else. A row of probabilities is either all NaN or has none.
+/// Does the program make 0 of a NaN? Nothing: it makes something else of it than 0 or NaN.
+std::optional<bool> nan_is_zero(const program::Program& p) {
+  program::Scalar acc{}, one{}, result{};
+  acc.f = std::numeric_limits<float>::quiet_NaN(), one.f = 1;
+  const std::vector<program::Scalar> operands(static_cast<std::size_t>(p.operand_count), one);
+  std::vector<program::Scalar> scratch;
+  program::interpret(p, acc, operands, {&result, 1}, scratch);
+  if (result.f != 0 && !std::isnan(result.f)) return {};
+  return result.f == 0;
+}
+/// Nothing: it does something else. A row of probabilities is either all NaN or has none; here they are numbers.
 std::optional<OfRows> of_rows(const program::Program& p, DType type) {
-  std::vector<std::optional<OfRows>> values;
-  if (p.outputs.size() != 1) return {};
+  struct Value {
+    std::optional<OfRows> rows;             ///< probabilities, or
+    std::optional<program::Scalar> number;  ///< the same for all
+  };
+  std::vector<Value> values;
+  if (p.outputs.size() != 1 || !ir::is_float(p.outputs[0].type)) return {};
   for (const program::Instr& in : p.code) {
-    std::optional<OfRows>& out = values.emplace_back();
-    const auto from = [&](int k) -> const program::Instr& {
-      return p.code[static_cast<std::size_t>(in.args[static_cast<std::size_t>(k)])];
-    };
-    const auto value = [&](int k) { return values[static_cast<std::size_t>(in.args[static_cast<std::size_t>(k)])]; };
-    const auto number = [&](int k) { return from(k).op == Op::imm_f ? std::bit_cast<float>(from(k).imm) : 0.0F; };
-    const auto times = [&](std::optional<OfRows> of, int k) -> std::optional<OfRows> {  // of, times argument k
+    Value out;
+    const auto from = [&](std::size_t k) -> const program::Instr& { return p.code[static_cast<std::size_t>(in.args[k])]; };
+    const auto value = [&](std::size_t k) { return values[static_cast<std::size_t>(in.args[k])]; };
+    const auto times = [&](std::size_t k, std::size_t by,
+                           bool over) -> std::optional<OfRows> {  // argument k times, or over, another
+      std::optional<OfRows> of = value(k).rows;
       if (!of) return {};
-      if (from(k).op == Op::load_f && of->operand < 0) {
-        of->operand = from(k).imm;
+      if (!over && from(by).op == Op::load_f && of->operand < 0) {
+        of->operand = from(by).imm;
         return of;
       }
-      of->factor *= static_cast<double>(number(k));
+      const auto number = value(by).number;
+      if (!number || !(number->f > 1e-30F && number->f < 1e30F)) return {};
+      of->factor *= over ? 1 / static_cast<double>(number->f) : static_cast<double>(number->f);
       return of->factor > 1e-30 && of->factor < 1e30 ? of : std::nullopt;
     };
-    switch (in.op) {
-      case Op::acc_f: out = OfRows{}; break;
-      case Op::to_f16:
-      case Op::to_bf16:
-        if (type == (in.op == Op::to_f16 ? DType::f16 : DType::bf16)) out = value(0);
-        break;
-      case Op::nan0:
-        if ((out = value(0))) out->nan_is_zero = true;
-        break;
-      case Op::sel_eq:  // x == x ? x : 0
-        if (in.args[0] == in.args[1] && value(0) && from(3).op == Op::imm_f && number(3) == 0 && (out = value(2)))
-          out->nan_is_zero = true;
-        break;
-      case Op::mul: out = value(0) ? times(value(0), 1) : times(value(1), 0); break;
-      case Op::div:
-        if (value(0) && number(1) > 1e-30F) {
-          out = value(0);
-          out->factor /= static_cast<double>(number(1));
-        }
-        break;
-      default: break;
+    const std::size_t count = program::info(in.op).operands.size();
+    bool numbers = in.op == Op::imm_f || in.op == Op::imm_i || count > 0;
+    std::array<program::Scalar, 4> scalars{};
+    for (std::size_t k = 0; k < count; ++k) {
+      numbers = numbers && value(k).number;
+      if (numbers) scalars[k] = *value(k).number;
     }
+    if (in.op == Op::acc_f) {
+      out.rows = OfRows{};
+    } else if (numbers) {
+      out.number = in.op == Op::imm_f || in.op == Op::imm_i
+                       ? program::Scalar{.i = in.imm}
+                       : program::evaluate_op(p, in, scalars[0], scalars[1], scalars[2], scalars[3]);
+    } else if (in.op == Op::nan0 || in.op == (type == DType::f16 ? Op::to_f16 : Op::to_bf16)) {
+      out.rows = value(0).rows;
+    } else if (in.op == Op::sel_eq && value(0).number && value(1).number) {
+      out = value(0).number->f == value(1).number->f ? value(2) : value(3);
+    } else if (in.op == Op::sel_eq && value(0).rows && in.args[0] == in.args[1]) {
+      out = value(2);
+    } else if (in.op == Op::mul) {
+      out.rows = value(0).rows ? times(0, 1, false) : times(1, 0, false);
+    } else if (in.op == Op::div) {
+      out.rows = times(0, 1, true);
+    }
+    values.push_back(out);
   }
-  return values[static_cast<std::size_t>(p.outputs[0].value)];
+  const auto zero = nan_is_zero(p);
+  std::optional<OfRows> rows = values[static_cast<std::size_t>(p.outputs[0].value)].rows;
+  if (!rows || !zero) return {};
+  rows->nan_is_zero = *zero;
+  return rows;
 }
 
 /// Nothing: the program does more. A product with a power of two may stand on either side of a rounding: what differs is below 2^-24.
@@ -185,7 +208,7 @@ std::optional<Forbidding> forbidding(const HalvesShape& a, const region::Plan& p
 
 Result<HalvesShape> halves_shape(const region::Region& r, const region::Plan& plan, DType type) {
   OCTAVO_TRY(AttentionShape read, read_attention(r, plan));
-  HalvesShape a{std::move(read)};
+  HalvesShape a{std::move(read), {}, {}, {}, {}, {}, {}};
   for (const region::TensorRef* t : {&a.q, &a.k, &a.p, &a.v}) {
     if (t->dtype != type) return refuse("type of a matrix", ir::name_of(t->dtype), ir::name_of(type));
   }
@@ -232,7 +255,7 @@ Sizes sizes_of(const HalvesShape& a, const HalvesTile& t) {
   z.copies = parts(t.keys * std::max(2 * z.steps, z.column_tiles), 32 * t.warps);
   z.blocks = parts(a.queries, t.queries) * a.matrices();
   z.registers =
-      66 + z.rows / 16 * (t.keys / 2 + 4 * z.column_tiles) + (z.column_tiles > 16 ? 8 : 0) + 10 * std::ssize(a.scores.operands);
+      60 + z.rows / 16 * (t.keys / 2 + 4 * z.column_tiles) + (z.column_tiles > 16 ? 8 : 0) + 10 * std::ssize(a.scores.operands);
   const std::int64_t queries = z.rows / 16 * 4 * z.steps;
   z.held = z.registers + queries <= 232;
   z.registers += z.held ? queries : 0;
@@ -249,28 +272,30 @@ Reasons why_not_tile(const HalvesShape& a, const HalvesTile& t, const Target& ta
     return unmet("queries and warps", fmt::format("{} and {}", t.queries, t.warps), "16 or 32 queries a warp, at most 16 warps");
   if (t.keys != 16 && t.keys != 32 && t.keys != 64 && t.keys != 128) return unmet("keys", t.keys, "16, 32, 64 or 128");
   const Sizes z = sizes_of(a, t);
-  if (z.registers > 232) return unmet("registers of a thread", z.registers, "at most 232 by the estimate");
+  if (z.registers > 252) return unmet("registers of a thread", z.registers, "at most 252 by the estimate");
   if (z.copies > 16) return unmet("copies of a thread", z.copies, "at most 16, which it prepares at once");
   if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
   return why_not_shared(z.shared, 1, target);
 }
 
-/// An estimate of an H100: products of mma.sync and the instructions around an exponential, of the blocks that a multiprocessor has at once; where they are
-/// few, a tile of keys takes as long as its chain of loads, products and exponentials.
+/// An estimate of an H100: products of mma.sync, what they read of shared memory (a right side for every 16 or 32 rows), and instructions, counted in machine
+/// code: about 10 a score. Warps of a multiprocessor overlap them, eight or more do so well; where blocks are few, a tile of keys takes as long as its chain
+/// of loads, products and exponentials.
 double seconds_of(const HalvesShape& a, const HalvesTile& t, const Target& target) {
-  constexpr double kInstructions = 18, kWait = 3000, kTile = 900;
+  constexpr double kInstructions = 10, kWait = 3000, kTile = 700;
   const Sizes z = sizes_of(a, t);
   const auto rows = static_cast<double>(t.queries), tiles = static_cast<double>(parts(a.keys, t.keys)), keys = tiles * t.keys;
-  const double slack = z.rows == 32 ? 1 : 1.25;  // a right side that is read for one product alone
-  const double products = rows * keys * static_cast<double>(16 * z.steps + 8 * z.column_tiles) / (cost::kMacs / 2) * slack;
+  const auto depth = static_cast<double>(16 * z.steps + 8 * z.column_tiles);
   const double program =
-      a.scaled ? (a.scaled->rounded == DType::f32 ? 0 : 3) : 3 * static_cast<double>(a.scores.program.code.size());
+      a.scaled ? (a.scaled->rounded == DType::f32 ? 0 : 2) : 2 * static_cast<double>(a.scores.program.code.size());
   const double rescaled = static_cast<double>(8 * z.column_tiles) / t.keys;
-  const double issued = rows * keys * (kInstructions + program + rescaled) / cost::kLanes;
-  const double at_once = static_cast<double>(blocks_at_once(z, t, target));
+  const std::array clocks{rows * keys * depth / (cost::kMacs / 2), keys * depth * 2 * t.warps / cost::kLanes,
+                          rows * keys * (kInstructions + program + rescaled) / cost::kLanes};
+  const double most = *std::max_element(clocks.begin(), clocks.end()), all = clocks[0] + clocks[1] + clocks[2];
+  const auto at_once = static_cast<double>(blocks_at_once(z, t, target));
+  const double work = most + (at_once * t.warps >= 8 ? 0.3 : 0.8) * (all - most);
   const double rounds = std::max(1.0, static_cast<double>(z.blocks) / (at_once * target.multiprocessors));
-  const double work = products + issued * (at_once * t.warps >= 8 ? 0.6 : 1.0);
-  const double alone = kWait + tiles * (kTile + (products + issued) / tiles * 4 / std::min(4, t.warps));
+  const double alone = kWait + tiles * kTile + all * 4 / std::min(4, t.warps);
   const double bytes = static_cast<double>(region::tensor_bytes(a.q) + region::tensor_bytes(a.k) + region::tensor_bytes(a.v));
   return std::max(rounds * std::max(work * at_once, alone) / cost::kClock, bytes / cost::kMemory) + cost::kLaunch;
 }
