@@ -9,8 +9,10 @@
 #include <set>
 
 #include "cuda/attention_halves_scene.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {
@@ -148,7 +150,7 @@ TEST_F(AttentionHalves, EveryTileThatIsOffered) {
     EXPECT_EQ(attend(n, {}, *t), "") << c.parameters.at("queries") << " queries, " << c.parameters.at("warps") << " warps, "
                                      << c.parameters.at("keys") << " keys";
   }
-  EXPECT_EQ(seen.size(), 6U);
+  EXPECT_EQ(seen.size(), 8U);
 }
 
 /// OCTAVO_FUZZ_SEED and OCTAVO_FUZZ_RUNS vary and lengthen it.
@@ -245,6 +247,33 @@ TEST_F(AttentionHalves, MistakesAreFound) {
   EXPECT_EQ(planted("kPartial", "kPartial"), "") << "nothing planted";
   EXPECT_NE(planted("kNanIsZero = true", "kNanIsZero = false"), "");
 }
+
+class AttentionHalvesTexts : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  }
+};
+
+TEST_P(AttentionHalvesTexts, Compile) {
+  for (const DType type : {DType::f16, DType::bf16}) {
+    for (const Mask mask : {Mask::none, Mask::whole, Mask::truth, Mask::causal}) {
+      Forms forms;
+      forms.type = forms.stored = type, forms.mask = mask, forms.counted = mask == Mask::whole;
+      forms.layout = mask == Mask::truth ? Layout::turned : Layout::one_row;
+      Scene s(1);
+      halves::set(s, {2, 3, 197, 197, 64, 64}, forms);
+      const cuda::Target target{GetParam()};
+      const auto& family = family_of(type);
+      const auto text = family.emit(s.region(), s.plan(), family.candidates(s.region(), s.plan(), target).at(0).parameters, target);
+      ASSERT_TRUE(text) << text.error().message;
+      const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options(target.architecture));
+      EXPECT_TRUE(code) << family.name() << ": " << code.error().message;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts, ::testing::Values("sm_80", "sm_90a", "sm_120"));
 
 }  // namespace
 }  // namespace octavo::testing

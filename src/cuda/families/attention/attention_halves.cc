@@ -440,7 +440,10 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
   }
   std::vector<Choice<HalvesTile>> tactics(const HalvesShape& a, const Target& target) const override {
     std::vector<Choice<HalvesTile>> out;
-    for (const auto& [queries, warps] : {std::pair{64, 4}, {128, 8}, {128, 4}, {64, 2}, {32, 2}, {16, 1}}) {
+    std::vector<std::pair<int, int>> blocks{{64, 4}, {128, 8}, {128, 4}, {64, 2}, {32, 2}, {32, 1}, {16, 1}};
+    const auto all = static_cast<int>(std::min<std::int64_t>(parts(a.queries, 32), 9));  // warps that have all queries of a matrix
+    if (all > 4 && all < 8) blocks.emplace_back(32 * all, all);
+    for (const auto& [queries, warps] : blocks) {
       if (queries > 16 && queries >= 2 * a.queries) continue;
       for (const int keys : {64, 32, 128, 16}) {
         if (keys > 16 && keys >= 2 * a.keys) continue;
