@@ -7,9 +7,11 @@
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <thread>
 
 #include "cpu/attention_scene.h"
 #include "cuda/attention_halves_scene.h"
@@ -209,20 +211,34 @@ int report_registers(const std::string& architecture) {
   target.architecture = architecture;
   auto options = compile_options(architecture);
   options.emplace_back("--ptxas-options=-v");
+  std::vector<Attempt> all;
+  std::vector<std::string> lines;
   for (const TimedHalves& t : timed_halves()) {
     Scene s(5);
     testing::halves::Sizes small = t.sizes;
     small.batch = 1, small.heads = 1, small.queries = std::min<std::int64_t>(small.queries, 512);
     small.keys = std::min<std::int64_t>(small.keys, 512);
     testing::halves::set(s, small, t.forms);
-    for (const Attempt& a : attempts(s, family_of(t.forms.type), target, kAll, failures)) {
-      const auto code = compile(emit_prelude() + a.text.text, options);
-      std::string log = code ? code->log : code.error().message;
-      std::replace(log.begin(), log.end(), '\n', ' ');
-      fmt::print("{:28} {} {} threads, {} bytes shared: {}\n", t.name, name_of(a), a.text.launches[0].block[0],
-                 a.text.launches[0].shared_bytes, log.substr(log.find("Function") == std::string::npos ? 0 : log.find("Function")));
+    for (Attempt& a : attempts(s, family_of(t.forms.type), target, kAll, failures)) {
+      lines.push_back(fmt::format("{:28} {} {} threads, {} bytes shared: ", t.name, name_of(a), a.text.launches[0].block[0],
+                                  a.text.launches[0].shared_bytes));
+      all.push_back(std::move(a));
     }
   }
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::thread::hardware_concurrency(); ++t)
+    threads.emplace_back([&] {
+      for (std::size_t i; (i = next++) < all.size();) {
+        const auto code = compile(emit_prelude() + all[i].text.text, options);
+        std::string log = code ? code->log : code.error().message;
+        std::replace(log.begin(), log.end(), '\n', ' ');
+        const auto from = log.find("Function");
+        lines[i] += log.substr(from == std::string::npos ? 0 : from);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& line : lines) fmt::print("{}\n", line);
   return failures == 0 ? 0 : 1;
 }
 
