@@ -14,10 +14,11 @@ struct RowCase {
   ir::Shape space{2, 3, 5, 40};
   std::int64_t axis = -1;  ///< -1: the last one
   ir::DType type = ir::DType::f32;
-  std::vector<int> order{};   ///< of x and the stores, outermost first
-  int gap = 0;                ///< elements of other data behind innermost rows of x
-  float scale = 4.0F;         ///< of x
-  std::string style = "mul";  ///< mul, codes, types (every type of store), residual (another tensor added, a second store)
+  ir::DType given = ir::DType::f32;  ///< of a norm's scale and bias
+  std::vector<int> order{};          ///< of x and the stores, outermost first
+  int gap = 0;                       ///< elements of other data behind innermost rows of x
+  float scale = 4.0F;                ///< of x
+  std::string style = "mul";         ///< mul, codes, types (every type of store), residual (another tensor added, a second store)
   bool bias = true;
 };
 
@@ -46,8 +47,8 @@ inline void build(Scene& s, const RowCase& c) {
   }
   if (!is_softmax(c.op)) {
     const ir::Shape of = c.op == ir::Op::instance_norm ? ir::Shape{c.space[1]} : ir::Shape(c.space.begin() + axis, c.space.end());
-    st.anchor.inputs.push_back(s.tensor(DType::f32, of, BufferKind::input));
-    if (c.bias) st.anchor.inputs.push_back(s.tensor(DType::f32, of, BufferKind::input));
+    st.anchor.inputs.push_back(s.tensor(c.given, of, BufferKind::input));
+    if (c.bias) st.anchor.inputs.push_back(s.tensor(c.given, of, BufferKind::input));
   }
   auto& p = st.program;
   const auto store = [&](DType type, int value) {

@@ -66,8 +66,21 @@ TEST_F(RowsEmulated, TypesLayoutsAndStores) {
         c.type = type, c.style = style, c.order = {0, 2, 1, 3};
         c.gap = std::array{0, 3, 8}[static_cast<std::size_t>(turn / 3 + turn) % 3];
         ++turn;
+        c.given = turn % 2 == 0 ? type : DType::f32;
         EXPECT_EQ(run(c), "") << ir::name_of(op) << " " << ir::name_of(type) << " " << style << " gap " << c.gap;
       }
+    }
+  }
+}
+
+/// Eight elements of 16 bits are read and written as 16 bytes.
+TEST_F(RowsEmulated, SixteenBitsInVectorsOfSixteenBytes) {
+  for (const Op op : {Op::softmax, Op::layer_norm}) {
+    for (const DType type : {DType::f16, DType::bf16}) {
+      RowCase c{op, {3, 5, 264}};
+      c.type = c.given = type, c.style = "types";
+      const auto as_bytes = [](std::string text) { return edited(text, "constexpr int kRun = 8;", "constexpr int kRun = 8; "); };
+      EXPECT_EQ(run(c, {4, 2}, as_bytes), "") << ir::name_of(op) << " " << ir::name_of(type);
     }
   }
 }

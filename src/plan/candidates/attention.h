@@ -5,7 +5,7 @@
 //          softmax runs over many queries at a time.
 //   Exact  bit for bit: the programs behind each operator (scale, mask, roundings of Q/DQ pairs) run where they ran, every sum in its order.
 //   Needs  a product of two computed matrices that softmax over the last dimension alone reads, whose result is the left side of another
-//          product alone: both products of floats, of codes, or of bfloat16; and a provider that runs the three.
+//          product alone: both products of floats, of codes, of bfloat16 or of float16; and a provider that runs the three.
 //   Order  on the default plan. Default: joined. Both are priced from effort 2 on, on a GPU always.
 //   Says   join_attention
 #pragma once

@@ -85,6 +85,26 @@ OCTAVO_UNCHECKED static void octavo_matrices_at(int line, unsigned (&r)[count], 
   for (int k = 0; k < count; ++k) r[k] = values[k];
 }
 #define octavo_load_matrices(r, row) octavo_matrices_at(__LINE__, r, row)
+OCTAVO_UNCHECKED static void octavo_turned_together(void** lanes) {
+  for (int l = 0; l < 32; ++l) {
+    auto* mine = (OctavoMatrices*)lanes[l];
+    if (mine == nullptr) return octavo_hooks->trap("ldmatrix without all lanes of the warp");
+    for (int k = 0; k < mine->count; ++k) {
+      for (int e = 0; e < 2; ++e) {
+        const auto* row = (const unsigned char*)((OctavoMatrices*)lanes[8 * k + l % 4 * 2 + e])->row;
+        __builtin_memcpy((unsigned char*)&mine->r[k] + 2 * e, row + l / 4 * 2, 2);
+      }
+    }
+  }
+}
+OCTAVO_UNCHECKED static void octavo_turned_at(int line, unsigned (&r)[4], const void* row) {
+  octavo_hooks->access(row, 16, 0, 1);
+  unsigned values[4];
+  OctavoMatrices m{row, values, 4};
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_turned_together);
+  for (int k = 0; k < 4; ++k) r[k] = values[k];
+}
+#define octavo_load_turned(r, row) octavo_turned_at(__LINE__, r, row)
 
 struct OctavoMma {
   int* c;
@@ -311,6 +331,16 @@ OCTAVO_DEVICE unsigned short octavo_bf16_bits(float v) {
 }
 OCTAVO_DEVICE float octavo_bf16_value(unsigned short h) {
   return __int_as_float((int)((unsigned)h << 16));
+}
+OCTAVO_DEVICE unsigned octavo_f16_pair(float low, float high) {
+  return octavo_f16_bits(low) | (unsigned)octavo_f16_bits(high) << 16;
+}
+OCTAVO_DEVICE unsigned octavo_bf16_pair(float low, float high) {
+  return octavo_bf16_bits(low) | (unsigned)octavo_bf16_bits(high) << 16;
+}
+OCTAVO_DEVICE float octavo_exp2(float v) {
+  const float r = __builtin_exp2f(v);
+  return r < 1.17549435e-38f ? 0.0f : r;
 }
 
 // Products of warpgroups: each thread computes its own sums from shared memory.

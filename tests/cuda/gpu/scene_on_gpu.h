@@ -22,7 +22,8 @@ inline double value(const std::byte* p, ir::DType t) {
   return one.at(0);
 }
 
-/// "" or the first element of the region's stores that is not what it should be; all other bytes must be equal but those that stages hand over.
+/// "" or the first element of the region's stores that is not what it should be, by more than `tolerance` times 1 and its magnitude and one step of a type of
+/// 16 bits; all other bytes must be equal but those that stages hand over.
 inline std::string difference(testing::Scene& s, const std::vector<std::vector<std::byte>>& got,
                               const std::vector<std::vector<std::byte>>& want, float tolerance) {
   const std::set<region::BufferId> within = testing::handed_over(s.region());
@@ -37,7 +38,10 @@ inline std::string difference(testing::Scene& s, const std::vector<std::vector<s
     for (std::size_t i = 0; i < n; i += size) {
       if (std::memcmp(&got[b][i], &want[b][i], size) == 0) continue;
       const double x = value(&got[b][i], type), y = value(&want[b][i], type);
-      if (ir::is_float(type) && tolerance > 0 && std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y))) continue;
+      const double step = type == ir::DType::bf16 ? std::abs(y) / 128 : type == ir::DType::f16 ? std::abs(y) / 1024 : 0;
+      if (ir::is_float(type) && tolerance > 0 && std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y)) + step)
+        continue;
+      if (ir::is_float(type) && tolerance > 0 && std::isnan(x) && std::isnan(y)) continue;
       return fmt::format("buffer {} element {}: {} instead of {}", b, i / size, x, y);
     }
   }

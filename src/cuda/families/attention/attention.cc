@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/cost_model.h"
+#include "cuda/families/attention/attention_shape.h"
 #include "cuda/families/float_function.h"
 #include "cuda/families/matmul/matmul_mma.h"
 #include "cuda/text/elements.h"
@@ -29,21 +30,9 @@ constexpr std::string_view kText =
 constexpr int kStages = 2;         // of keys, of values
 constexpr float kTiny = 0x1p-60F;  // as attention.inc has it
 
-/// A program of one element; its operands over the space of the scores.
-struct ElementProgram {
-  program::Program program;
-  std::vector<Access> operands;
-};
-
-/// What the kernel needs to know of its region. Of a batch there are two dimensions, [outer, inner].
-struct AttentionShape {
-  std::size_t rank = 2;  ///< of the region's spaces
-  std::int64_t outer = 1, inner = 1, queries = 1, keys = 1, features = 1, columns = 1;
-  ProductSide q, k, p, v;  ///< p: the probabilities, which lie in shared memory
-  ElementProgram scores, softmax;
-  Tail product;                        ///< over [outer, columns, inner, queries], as an epilogue of convolutions sees it
-  std::array<std::size_t, 2> batch{};  ///< the dimensions of the space that outer and inner are; of extent 1: the rank
-  [[nodiscard]] std::int64_t matrices() const { return outer * inner; }
+/// Codes: each of the matrices as a side of a product. p: the probabilities, which lie in shared memory.
+struct CodesShape : AttentionShape {
+  ProductSide left, right, between, last;
 };
 
 /// The least power of two that is not less than v, within bounds that are powers of two.
@@ -51,120 +40,41 @@ std::int64_t pow2_from(std::int64_t v, std::int64_t least, std::int64_t most) {
   return std::clamp(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(v))), least, most);
 }
 
-bool product(const region::Stage& s) {
-  return s.anchor.op == ir::Op::matmul && !s.anchor.weights && s.anchor.inputs.size() == 2 && !s.program.outputs.empty() &&
-         !s.stores.empty();
-}
-
-ProductSide side_of(const AttentionShape& a, const region::TensorRef& t, std::size_t rank, std::int64_t rows, std::int64_t row,
-                    std::int64_t depth, std::int64_t k) {
+ProductSide side_of(const AttentionShape& a, const region::TensorRef& t, std::int64_t rows, std::int64_t row, std::int64_t depth,
+                    std::int64_t k) {
   ProductSide x;
   x.ref = t;
   x.rows = rows, x.row = rows == 1 ? 0 : row, x.depth = depth;
-  x.outer = a.batch[0] < rank ? region::aligned_stride(t, rank, a.batch[0]) : 0;
-  x.inner = a.batch[1] < rank ? region::aligned_stride(t, rank, a.batch[1]) : 0;
+  x.outer = a.batch_strides(t)[0], x.inner = a.batch_strides(t)[1];
   x.set_zero(t.quantizer->zero_point[0]);
   choose_way(x, k, 1);
   return x;
 }
 
-Result<AttentionShape> attention_shape(const region::Region& r, const region::Plan& plan) {
-  const region::Stage &scores = r.stages[0], &softmax = r.stages[1], &last = r.stages[2];
-  const auto reads = [&](std::size_t stage, std::size_t from) {
-    const auto id = region::forwarded_from(r, stage, r.stages[stage].anchor.inputs[0]);
-    return id && *id == region::StoreId{from, 0} && r.stages[from].stores.size() == 1;
-  };
-  if (!reads(1, 0) || !reads(2, 1) || region::edges_of(r).size() != 2)
-    return refuse("what is read within", "something else",
-                  "the scores by softmax alone, its result by the left side of the product alone");
-  if (!scores.anchor.integer || !last.anchor.integer)
+Result<CodesShape> codes_shape(const region::Region& r, const region::Plan& plan) {
+  OCTAVO_TRY(AttentionShape read, read_attention(r, plan));
+  CodesShape a{std::move(read), {}, {}, {}, {}};
+  if (!r.stages[0].anchor.integer || !r.stages[2].anchor.integer)
     return refuse("products of codes", "one or none", "both: the probabilities are codes too");
-  const region::TensorRef &q = scores.anchor.inputs[0], &k = scores.anchor.inputs[1], &p = last.anchor.inputs[0],
-                          &v = last.anchor.inputs[1];
-  for (const region::TensorRef* t : {&q, &k, &p, &v}) {
+  for (const region::TensorRef* t : {&a.q, &a.k, &a.p, &a.v}) {
     if (Reasons why = why_no_codes(*t); !why.empty()) return refuse(std::move(why));
   }
-  if (scores.stores[0].dtype != ir::DType::f32) return refuse("type of the scores", ir::name_of(scores.stores[0].dtype), "f32");
-  const std::size_t rank = scores.space.size();
-  for (const region::TensorRef* t : {&q, &k, &v}) {
-    if (rank < 2 || t->dims.size() < 2 || t->dims.size() > rank || last.space.size() != rank || softmax.space != scores.space)
-      return refuse("shapes", fmt::format("{} and {}", ir::to_string(scores.space), ir::to_string(last.space)),
-                    "equally many dimensions");
-  }
-  if (!std::equal(scores.space.begin(), scores.space.end() - 1, last.space.begin()))
-    return refuse("batches of the scores", ir::to_string(scores.space), ir::to_string(last.space));
-  if (const std::int64_t axis = softmax.anchor.as<ir::Along>().axis; axis != static_cast<std::int64_t>(rank) - 1)
-    return refuse("axis of softmax", axis, "the last");
-  AttentionShape a;
-  a.rank = rank;
-  a.queries = scores.space[rank - 2], a.keys = scores.space[rank - 1], a.columns = last.space[rank - 1], a.features = q.dims.back();
-  const auto extents = [](const region::TensorRef& m, std::int64_t rows, std::int64_t columns) {
-    return m.dims[m.dims.size() - 2] == rows && m.dims.back() == columns;
-  };
-  if (!extents(q, a.queries, a.features) || !extents(k, a.features, a.keys) || !extents(v, a.keys, a.columns))
-    return fail(ErrorKind::bad_engine, "matrix extents do not agree");
-  if (ir::count(scores.space) == 0 || a.features == 0 || a.columns == 0) return refuse("elements", 0, "some");
-  std::vector<std::size_t> batch;
-  for (std::size_t d = 0; d + 2 < rank; ++d) {
-    if (scores.space[d] != 1) batch.push_back(d);
-  }
-  if (batch.size() > 2) return refuse("dimensions of the batch", batch.size(), "at most 2");
-  a.batch = {rank, rank};
-  for (std::size_t i = 0; i < batch.size(); ++i) a.batch[2 - batch.size() + i] = batch[i];
-  if (a.batch[0] < rank) a.outer = scores.space[a.batch[0]];
-  if (a.batch[1] < rank) a.inner = scores.space[a.batch[1]];
-  for (const std::int64_t n : {a.matrices() * a.queries, a.matrices() * a.keys, a.features, a.columns}) {
-    if (n > INT32_MAX / 4) return refuse("rows, columns or bytes of depth", n, "less than 2^29");
-  }
+  if (r.stages[0].stores[0].dtype != ir::DType::f32)
+    return refuse("type of the scores", ir::name_of(r.stages[0].stores[0].dtype), "f32");
   if (a.features > 256) return refuse("features", a.features, "at most 256");
   if (a.columns > 128) return refuse("columns of the values", a.columns, "at most 128");
-
   const auto step = [](const region::TensorRef& t, std::size_t from_last) { return t.strides[t.dims.size() - from_last]; };
-  a.q = side_of(a, q, rank, a.queries, step(q, 2), step(q, 1), a.features);
-  a.k = side_of(a, k, rank, a.keys, step(k, 1), step(k, 2), a.features);
-  a.v = side_of(a, v, rank, a.columns, step(v, 1), step(v, 2), a.keys);
-  a.p.set_zero(p.quantizer->zero_point[0]);
-  const auto element = [&](const region::Stage& of, ElementProgram& to) -> Reasons {
-    to.program = of.program;
-    const std::vector<char> used = loaded(of.program);
-    for (std::size_t i = 0; i < of.operands.size(); ++i) {
-      to.operands.push_back(access_of(of.operands[i].ref, of.operands[i].div, of.space));
-      const Access& at = to.operands.back();
-      if (used[i] == 0) continue;
-      if (std::any_of(at.div.begin(), at.div.end(), [](std::int64_t d) { return d != 1; }))
-        return unmet("an operand that repeats", ir::to_string(at.div),
-                     "one element for each of the space, or for all of a dimension");
-      if (load_function(at.dtype).empty())
-        return unmet("type of an operand", ir::name_of(at.dtype), "one that the GPU's programs read");
-    }
-    return {};
-  };
-  if (Reasons why = element(scores, a.scores); !why.empty()) return refuse(std::move(why));
-  if (Reasons why = element(softmax, a.softmax); !why.empty()) return refuse(std::move(why));
-
-  region::Stage tail = last;
-  tail.space = {a.outer, a.columns, a.inner, a.queries};
-  const std::array<std::size_t, 4> from{a.batch[0], rank - 1, a.batch[1], rank - 2};
-  const auto place = [&](region::TensorRef& t, const std::vector<std::int64_t>& strides) {
-    t.dims = tail.space;
-    t.strides.clear();
-    for (const std::size_t d : from) t.strides.push_back(d < rank ? strides[d] : 0);
-  };
-  for (region::Operand& o : tail.operands) {
-    const Access at = access_of(o.ref, o.div, last.space);
-    place(o.ref, at.strides);
-    o.div.clear();
-    for (const std::size_t d : from) o.div.push_back(d < rank ? at.div[d] : 1);
-  }
-  for (region::TensorRef& t : tail.stores) place(t, access_of(t, {}, last.space).strides);
-  a.product = tail_of(tail, plan);
+  a.left = side_of(a, a.q, a.queries, step(a.q, 2), step(a.q, 1), a.features);
+  a.right = side_of(a, a.k, a.keys, step(a.k, 1), step(a.k, 2), a.features);
+  a.last = side_of(a, a.v, a.columns, step(a.v, 1), step(a.v, 2), a.keys);
+  a.between.set_zero(a.p.quantizer->zero_point[0]);
   return a;
 }
 
 struct Sizes {
   std::int64_t key_tile, score_step, column_tile, score_steps, value_steps, pitch, moving, shared, blocks;
 };
-Sizes sizes_of(const AttentionShape& a, const AttentionTile& t) {
+Sizes sizes_of(const CodesShape& a, const AttentionTile& t) {
   Sizes z{};
   z.key_tile = pow2_from(a.keys, 16, 64);
   z.score_step = pow2_from(a.features, 32, 128);
@@ -184,7 +94,7 @@ std::int64_t blocks_at_once(const Sizes& z, const AttentionTile& t, const Target
   return std::clamp<std::int64_t>(target.shared_bytes / (z.shared + 1024), 1, std::max(1, 12 / t.warps));
 }
 
-Reasons why_not_tile(const AttentionShape& a, const AttentionTile& t, const Target& target) {
+Reasons why_not_tile(const CodesShape& a, const AttentionTile& t, const Target& target) {
   if (t.warps < 1 || t.warps > 16 || t.queries % t.warps != 0 || (t.queries / t.warps != 16 && t.queries / t.warps != 32))
     return unmet("queries and warps", fmt::format("{} and {}", t.queries, t.warps), "16 or 32 queries a warp, at most 16 warps");
   if (t.depth != 32 && t.depth != 64 && t.depth != 128) return unmet("keys a step", t.depth, "32, 64 or 128");
@@ -195,7 +105,7 @@ Reasons why_not_tile(const AttentionShape& a, const AttentionTile& t, const Targ
 }
 
 /// An estimate of an H100: products, and about 60 instructions an exponential, on as many blocks as fit; the sums of rows wait for each other.
-double seconds_of(const AttentionShape& a, const AttentionTile& t, const Target& target) {
+double seconds_of(const CodesShape& a, const AttentionTile& t, const Target& target) {
   constexpr double kMacs = 2000, kInstructions = 70, kWait = 4000, kTerm = 6;
   const Sizes z = sizes_of(a, t);
   const double resident =
@@ -325,47 +235,32 @@ std::string product_text(const char* name, const ProductSide& left, const Produc
          std::string(load_text()) + std::string(step_text()) + "}\n";
 }
 
-bool wide_offsets(const AttentionShape& a) {
-  const auto reach = [](const region::TensorRef& t) {
-    std::int64_t end = 16;
-    for (std::size_t d = 0; d < t.dims.size(); ++d) end += (t.dims[d] - 1) * std::abs(t.strides[d]) * region::element_bytes(t);
-    return end;
-  };
-  std::int64_t most = 0;
-  for (const ProductSide* s : {&a.q, &a.k, &a.v}) most = std::max(most, reach(s->ref));
-  for (const region::TensorRef& t : a.product.stores) most = std::max(most, reach(t));
-  for (const region::Operand& o : a.product.operands) most = std::max(most, reach(o.ref));
-  return most > INT32_MAX;
-}
-
-EpilogueShape epilogue_shape(const AttentionShape& a, const AttentionTile& t) {
+EpilogueShape epilogue_shape(const CodesShape& a, const AttentionTile& t) {
   const Sizes z = sizes_of(a, t);
   EpilogueShape e;
   e.rows = t.queries / t.warps / 8, e.run = static_cast<int>(std::min<std::int64_t>(16, z.column_tile / 4));
   e.piece = piece_for(a.product, e.run);
   e.padded_channels = z.column_tile;
   e.takes_bias = true, e.threads = 32 * t.warps;
-  e.accumulator = std::min(static_cast<double>(a.keys) * a.p.largest() * a.v.largest(), 2147483648.0);
+  e.accumulator = std::min(static_cast<double>(a.keys) * a.between.largest() * a.last.largest(), 2147483648.0);
   return e;
 }
 
-class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
+class Attention final : public FamilyOf<CodesShape, AttentionTile> {
  public:
   std::string_view name() const override { return "attention.u8.mma"; }
   bool about(const region::Region& r) const override {
-    return !r.independent && r.stages.size() == 3 && product(r.stages[0]) && product(r.stages[2]) &&
-           r.stages[1].anchor.op == ir::Op::softmax && r.stages[1].anchor.inputs.size() == 1 &&
-           !r.stages[1].program.outputs.empty() && !r.stages[1].stores.empty();
+    return is_attention(r) && (r.stages[0].anchor.integer || !product_of_halves(r));
   }
-  Result<AttentionShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+  Result<CodesShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(AttentionShape a, attention_shape(r, plan));
+    OCTAVO_TRY(CodesShape a, codes_shape(r, plan));
     const AttentionTile least{16, 1, 32};
     if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));
     if (auto why = emit_epilogue(a.product, epilogue_shape(a, least), 0).refusal; !why.empty()) return refuse(std::move(why));
     return a;
   }
-  std::vector<Choice<AttentionTile>> tactics(const AttentionShape& a, const Target& target) const override {
+  std::vector<Choice<AttentionTile>> tactics(const CodesShape& a, const Target& target) const override {
     std::vector<Choice<AttentionTile>> out;
     for (const auto& [queries, warps] : {std::pair{64, 4}, {128, 8}, {32, 2}, {16, 1}, {64, 2}, {128, 4}}) {
       if (queries > 16 && queries >= 2 * a.queries) continue;
@@ -378,23 +273,23 @@ class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
     put_in_order(out, [](const AttentionTile& t) { return std::pair{t.queries, t.warps}; });
     return out;
   }
-  Result<KernelText> emit(const AttentionShape& a, const AttentionTile& t, const Target& target) const override {
+  Result<KernelText> emit(const CodesShape& a, const AttentionTile& t, const Target& target) const override {
     if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(a, t);
     const EpilogueShape shape = epilogue_shape(a, t);
     const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
-    const double largest_sum = std::min(static_cast<double>(a.features) * a.q.largest() * a.k.largest(), 2147483648.0);
+    const double largest_sum = std::min(static_cast<double>(a.features) * a.left.largest() * a.right.largest(), 2147483648.0);
     const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
                       probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
-    ProductSide codes = a.p;
+    ProductSide codes = a.between;
     codes.rows = a.queries;
-    const std::uint32_t begin = static_cast<std::uint32_t>(sums_begin_with(a.q, a.k, a.features, z.score_step)) +
+    const std::uint32_t begin = static_cast<std::uint32_t>(sums_begin_with(a.left, a.right, a.features, z.score_step)) +
                                 static_cast<std::uint32_t>(scores.acc_offset);
 
     KernelText out;
     out.text = fmt::format("typedef {} octavo_offset;\n#define OCTAVO_SPLIT 0\n#define OCTAVO_CODES 1\n",
-                           wide_offsets(a) ? "long long" : "int");
+                           a.wide_offsets() ? "long long" : "int");
     out.text += declare({{"kM", a.queries},
                          {"kKeys", a.keys},
                          {"kInner", a.inner},
@@ -408,7 +303,7 @@ class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
     out.text += fmt::format(
         "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
         "{};\n",
-        a.q.outer, a.q.inner, a.k.outer, a.k.inner, a.v.outer, a.v.inner);
+        a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner);
     out.text += fmt::format("constexpr bool kTinyIsNothing = {};\n", is_constant_up_to(a.softmax.program, kTiny));
     std::string text(kText);
     replace_mark(
@@ -420,17 +315,18 @@ class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
     replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
     out.text += std::string(elements_functions()) + std::string(share_text()) +
                 float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) + scores.text + probabilities.text +
-                e.text + product_text("octavo_scores", a.q, a.k, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
-                product_text("octavo_values", codes, a.v, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
+                e.text +
+                product_text("octavo_scores", a.left, a.right, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
+                product_text("octavo_values", codes, a.last, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
 
     Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
-    for (const ProductSide* side : {&a.q, &a.k, &a.v})
+    for (const ProductSide* side : {&a.left, &a.right, &a.last})
       launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
     launch.arguments.push_back({Argument::Kind::constant, 0, 0});
     for (const auto* more : {&scores.arguments, &probabilities.arguments, &e.arguments})
       launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
     out.launches.push_back(std::move(launch));
-    const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), sums_begin_with(a.p, a.v, a.keys, t.depth));
+    const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), sums_begin_with(a.between, a.last, a.keys, t.depth));
     out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
     return out;
   }
