@@ -422,6 +422,7 @@ class RecurrentFamily final : public FamilyOf<Setting> {
     OCTAVO_TRY(ir::Tensor r, transposed(t.r, t, t.hidden));
     return std::vector<ir::Tensor>{std::move(w), std::move(r)};
   }
+  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     return std::make_unique<RecurrentKernel>(std::move(t), packed);
   }
