@@ -71,7 +71,7 @@ def schema(root):
     totals = ("regions", "int8_regions", "float_regions", "int8_macs", "int8_macs_vector", "float_macs", "float_macs_vector", "bytes",
               "bytes_vector")
     explain = thing({"schema": {"const": version}, "model": TEXT, "plan_hash": TEXT, "built_by": TEXT, "threads": COUNT, "images": COUNT, "arena_bytes": COUNT,
-                     "totals": thing({t: COUNT for t in totals}), "cost_source": {"enum": ["estimates", "measured"]},
+                     "totals": thing({t: COUNT for t in totals}), "cost_source": {"enum": ["estimates", "measured"]}, "decided_for": TEXT,
                      "decisions": listed(decision), "devices": listed(thing({"name": TEXT, "arena_bytes": COUNT})), "inputs": listed(thing(bound)),
                      "outputs": listed(thing({**bound, "regions": listed(COUNT)})), "memory": listed(buffer), "regions": listed(region)},
                     {"laws": laws, "file": TEXT, "onnx": onnx, "roundings": listed(rounding), "profile": timed, "accuracy": accuracy})

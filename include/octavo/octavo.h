@@ -202,6 +202,10 @@ struct BuildOptions {
   /// The number of engines that are kept for shapes and values that have occurred, at least 1. Beyond it, the least recently used one is
   /// dropped, and built again when it is needed.
   int most_engines = 32;
+  /// What a run with new shapes does, from effort 1 on (at effort 0 nothing is ever timed). "nearest": it takes over the decisions of the nearest shapes that were
+  /// tuned (the opt shapes of `profiles`, Engine::tune, otherwise the first shapes of all), and times nothing. "tune": it plans and times for these
+  /// shapes, which takes seconds. "background": as nearest; a thread then tunes shapes that occur often, and the next run takes the new plan.
+  std::string late = "nearest";
   /// > 0: the value of a symbolic first dimension (the batch) that `shapes` leaves open. 0: it stays open until the first run.
   std::int64_t default_batch = 0;
   /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.
@@ -310,6 +314,10 @@ class OCTAVO_API Engine {
   /// BuildOptions::most_engines are kept. A loaded file has only its own shapes and values; inputs that are the same in all of them need
   /// not be named. Errors: bad_input if a shape does not fit or a value is missing, and those of build.
   [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
+
+  /// Plans and times for these shapes now, whatever `late` says, as if the engine had been built for them alone; other shapes follow their
+  /// decisions from then on. The arguments, the result and the errors are those of at(). Nothing happens on an engine that is not open or was loaded.
+  Engine tune(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
 
   /// This open model together with these engines (the result of bytes(), for example in another process). They serve the shapes and values
   /// that they were built for; others are built. Errors: usage for an engine that is not an open model; those of load.

@@ -150,7 +150,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     std::map<std::string, ir::Tensor> values;
     for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
     auto model = take(api::OpenModel::create(session, model_bytes, std::move(p), std::move(ranges), std::move(values),
-                                             static_cast<std::size_t>(options.most_engines)));
+                                             static_cast<std::size_t>(options.most_engines), take(api::late_named(options.late))));
     if (!model->open()) {
       auto built = model->at({});
       if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
@@ -424,6 +424,16 @@ Engine Engine::at(const std::map<std::string, Shape>& shapes, const std::map<std
     }
   }
   return *this;
+}
+
+Engine Engine::tune(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values) const {
+  if (!impl_->open() || !impl_->model) return at(shapes, values);
+  const auto value_of = [&](const std::string& name) -> std::optional<ir::Tensor> {
+    const auto given = values.find(name);
+    if (given == values.end()) return std::nullopt;
+    return api::to_tensor(given->second);
+  };
+  return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->tune(shapes, value_of)))); });
 }
 
 std::vector<TensorInfo> Engine::inputs() const {

@@ -4,7 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
 #include <utility>
+
+#include "engine/cores.h"
+#include "plan/decided.h"
+#include "plan/effort.h"
 
 namespace octavo::api {
 namespace {
@@ -58,13 +65,55 @@ Status inside(const std::string& name, const ir::Shape& shape, const ShapeRange&
                                                 ir::to_string(shape), ir::to_string(range.min), ir::to_string(range.max)));
 }
 
+/// How far apart two sets of shapes are: doublings of dimensions.
+double distance(const Shapes& a, const Shapes& b) {
+  double sum = 0;
+  for (const auto& [name, shape] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || other->second.size() != shape.size()) {
+      sum += 64;
+      continue;
+    }
+    for (std::size_t k = 0; k < shape.size(); ++k)
+      sum += std::fabs(std::log2((static_cast<double>(shape[k]) + 1) / (static_cast<double>(other->second[k]) + 1)));
+  }
+  return sum;
+}
+
+/// Image by image every thread is to have work until the end.
+bool shares_evenly(std::int64_t images, int threads) {
+  constexpr double kMostIdle = 1.15;
+  const std::int64_t lanes = std::min<std::int64_t>(images, threads > 0 ? threads : engine::available_cores());
+  if (images < 2) return false;
+  const std::int64_t rounds = (images + lanes - 1) / lanes;
+  return static_cast<double>(rounds * lanes) <= kMostIdle * static_cast<double>(images);
+}
+
 }  // namespace
+
+Result<Late> late_named(std::string_view word) {
+  if (word == "nearest") return Late::nearest;
+  if (word == "tune") return Late::tune;
+  if (word == "background") return Late::background;
+  return fail(ErrorKind::usage, fmt::format("late \"{}\": known are nearest, tune and background", word));
+}
+
+OpenModel::~OpenModel() {
+  stopping_ = true;
+  if (worker_ == nullptr) return;
+  if (worker_generation_ != fork_generation()) {
+    (void)new std::shared_ptr<std::thread>(std::move(worker_));
+    return;
+  }
+  if (worker_->joinable()) worker_->join();
+}
 
 Result<std::unique_ptr<OpenModel>> OpenModel::create(std::shared_ptr<const Session> session,
                                                      std::shared_ptr<const std::vector<std::byte>> bytes, PipelineOptions options,
-                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values,
-                                                     std::size_t most) {
+                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values, std::size_t most,
+                                                     Late mode) {
   std::unique_ptr<OpenModel> m(new OpenModel);
+  m->mode_ = mode;
   const onnx::Parsed& model = session->parsed();
   m->values_ = std::move(values);
   m->most_ = std::max<std::size_t>(most, 1);
@@ -146,17 +195,101 @@ void OpenModel::drop_oldest() const {
   }
 }
 
-Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes, const ValueOf& value_of) const {
-  OCTAVO_CHECK(check(shapes));
-  Shapes complete = shapes;  // every way of asking for the same shapes finds the same engine
+/// Every way of asking for the same shapes finds the same engine.
+Shapes OpenModel::complete(const Shapes& shapes) const {
+  Shapes out = shapes;
   for (const onnx::InputInfo& in : inputs_) {
-    if (!is_open(in)) complete.insert_or_assign(in.name, in.dims);
+    if (!is_open(in)) out.insert_or_assign(in.name, in.dims);
   }
+  return out;
+}
+
+/// Of the nearest donor what suits these shapes; null: nothing was tuned. Under fork_safe_mutex().
+OpenModel::Follow OpenModel::nearest(const Shapes& shapes) const {
+  const auto batch = [&](const Shapes& of) {
+    const auto first = inputs_.empty() ? of.end() : of.find(inputs_.front().name);
+    return first == of.end() || first->second.empty() ? std::int64_t{1} : first->second.front();
+  };
+  const std::int64_t images = batch(shapes);
+  // A plan for one image does not say how threads share several.
+  const bool several = std::any_of(donors_.begin(), donors_.end(), [&](const Donor& d) { return batch(d.shapes) > 1; });
+  Follow best;
+  double least = 0;
+  for (const Donor& donor : donors_) {
+    if (several && (images > 1) != (batch(donor.shapes) > 1)) continue;
+    const double far = distance(shapes, donor.shapes);
+    if (best.decided != nullptr && far >= least) continue;
+    for (const auto& decided : donor.decided) {
+      if (decided->images > 1 && !shares_evenly(images, options_.plan.threads)) continue;
+      best = {decided, donor.resizers[static_cast<std::size_t>(&decided - donor.decided.data())]}, least = far;
+      break;
+    }
+  }
+  if (best.decided == nullptr && !donors_.empty()) best = {donors_.back().decided.back(), donors_.back().resizers.back()};
+  return best;
+}
+
+/// What others took over from donors that are farther away is made anew when it is asked for.
+void OpenModel::keep_donor(Donor donor) const {
+  std::erase_if(donors_, [&](const Donor& d) { return d.shapes == donor.shapes; });
+  donors_.push_back(std::move(donor));
+  std::erase_if(built_, [&](const auto& b) {
+    if (b.second.building || b.second.tuned) return false;
+    const auto now = nearest(b.first.first).decided;
+    return now != nullptr && now->from == donors_.back().decided.front()->from;
+  });
+}
+
+Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes, const ValueOf& value_of) const {
+  return find(shapes, value_of, false);
+}
+
+Result<std::shared_ptr<const engine::Engine>> OpenModel::tune(const Shapes& shapes, const ValueOf& value_of) const {
+  return find(shapes, value_of, true);
+}
+
+/// Where a plan runs image by image, the engine of the whole batch is made too: numbers of images that threads cannot share follow it.
+OpenModel::Donor OpenModel::donor_of(const PipelineOptions& options, const Shapes& shapes, const Built& built,
+                                     onnx::LateValues& given) const {
+  Donor out{shapes, built.decided, {}};
+  for (const auto& decided : out.decided) {
+    out.resizers.emplace_back();
+    if (!given.given.empty()) continue;
+    PipelineOptions like = options;
+    like.plan.follow = decided;
+    std::shared_ptr<const engine::Engine> base = built.engine;
+    if (decided != out.decided.front()) {
+      auto made = session_->build(like, given);
+      if (!made) continue;
+      base = std::move(made->engine);
+    }
+    if (auto made = Resizer::create(*session_, like, inputs_, ranges_, shapes, std::move(base), decided))
+      out.resizers.back() = std::move(*made);
+  }
+  return out;
+}
+
+/// By other extents where that is possible, else by planning.
+Result<Built> OpenModel::build(const PipelineOptions& options, const Follow& follow, onnx::LateValues& given) const {
+  if (follow.resizer != nullptr && given.given.empty()) {
+    if (auto resized = follow.resizer->at(options.import.shapes)) {
+      Built out;
+      out.engine = std::move(*resized);
+      return out;
+    }
+  }
+  return session_->build(options, given);
+}
+
+Result<std::shared_ptr<const engine::Engine>> OpenModel::find(const Shapes& shapes, const ValueOf& value_of, bool tune) const {
+  OCTAVO_CHECK(check(shapes));
+  const Shapes all = complete(shapes);
   PipelineOptions options = options_;
-  options.import.shapes = complete;
+  options.import.shapes = all;
+  Follow follow;
   // A build that lacks the value of an input says so; it is then part of what engines are built for, and the next try has it.
   for (;;) {
-    Key key{complete, {}};
+    Key key{all, {}};
     onnx::LateValues given{values_, {}};
     for (const std::string& name : late()) {
       if (values_.contains(name)) continue;
@@ -171,23 +304,101 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
       key.second[name] = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       given.given[name] = std::move(*value);
     }
-    if (auto known = find_or_claim(key)) return known;
-    auto built = session_->build(options, given);
-    const std::lock_guard lock(fork_safe_mutex());
-    Entry& entry = built_[key];
-    entry.done->notify_all();
-    if (built) {
-      entry.building = false;
-      ++builds_;
-      entry.engine = built->engine;
-      drop_oldest();
-      return built->engine;
+    if (!tune) {
+      if (auto known = find_or_claim(key)) {
+        if (mode_ == Late::background) tune_later(key);
+        return known;
+      }
+      const std::lock_guard lock(fork_safe_mutex());
+      // Estimates follow from the shapes alone: such plans are the same whatever came before.
+      const bool follows = mode_ != Late::tune && plan::effort_at(options_.plan.effort).measures;
+      if (follows) follow = nearest(all);
+      options.plan.follow = follow.decided;
     }
-    built_.erase(key);
+    Result<Built> built = build(options, follow, given);
+    Donor donor;
+    if (built && options.plan.follow == nullptr && mode_ != Late::tune && plan::effort_at(options_.plan.effort).measures)
+      donor = donor_of(options, all, *built, given);
+    const std::lock_guard lock(fork_safe_mutex());
+    if (built) {
+      Entry& entry = built_[key];
+      if (entry.building || tune) {
+        entry.engine = built->engine;
+        entry.tuned = options.plan.follow == nullptr;
+        entry.used = ++clock_;
+      }
+      entry.building = false;
+      entry.done->notify_all();
+      ++builds_;
+      const auto engine = entry.engine;
+      if (!donor.decided.empty()) keep_donor(std::move(donor));
+      drop_oldest();
+      return engine;
+    }
+    if (!tune) {
+      built_[key].done->notify_all();
+      built_.erase(key);
+    }
     late_.insert(given.needed.begin(), given.needed.end());
     const bool known =
         std::all_of(given.needed.begin(), given.needed.end(), [&](const auto& n) { return given.given.contains(n); });
     if (known || !value_of) return tl::unexpected<Error>(std::move(built).error());
+  }
+}
+
+/// Counts a run; the thread is started when there is something to do for it.
+void OpenModel::tune_later(const Key& key) const {
+  const std::lock_guard lock(fork_safe_mutex());
+  const auto entry = built_.find(key);
+  if (entry == built_.end() || entry->second.tuned || ++entry->second.runs != kOften) return;
+  to_tune_.push_back(key);
+  if (working_ && worker_generation_ == fork_generation()) return;
+  if (worker_ != nullptr && worker_generation_ != fork_generation()) {
+    (void)new std::shared_ptr<std::thread>(std::move(worker_));  // of the parent process: it can neither be joined nor destroyed
+  } else if (worker_ != nullptr && worker_->joinable()) {
+    worker_->detach();  // it has said that it ends
+  }
+  working_ = true;
+  worker_generation_ = fork_generation();
+  worker_ = std::make_shared<std::thread>([this] { tune_in_background(); });
+}
+
+void OpenModel::tune_in_background() const {
+  const TaskScope task([this](std::string_view) { return !stopping_; });
+  for (;;) {
+    Key key;
+    {
+      const std::lock_guard lock(fork_safe_mutex());
+      if (to_tune_.empty() || stopping_) {
+        to_tune_.clear();
+        working_ = false;  // the last that this thread does with the model
+        return;
+      }
+      key = to_tune_.front();
+    }
+    const ValueOf value_of = [&](const std::string& name) -> std::optional<ir::Tensor> {
+      const auto bytes = key.second.find(name);
+      const auto in = std::find_if(inputs_.begin(), inputs_.end(), [&](const onnx::InputInfo& i) { return i.name == name; });
+      const auto shape = key.first.find(name);
+      if (bytes == key.second.end() || in == inputs_.end() || shape == key.first.end()) return std::nullopt;
+      ir::Tensor value(in->dtype, shape->second);
+      if (value.bytes().size() != bytes->second.size()) return std::nullopt;
+      std::memcpy(value.mutable_bytes().data(), bytes->second.data(), bytes->second.size());
+      return value;
+    };
+    (void)tune(key.first, value_of);  // what fails stays as it is
+    const std::lock_guard lock(fork_safe_mutex());
+    std::erase(to_tune_, key);
+  }
+}
+
+void OpenModel::wait_for_background() const {
+  for (;;) {
+    {
+      const std::lock_guard lock(fork_safe_mutex());
+      if (!working_ || worker_generation_ != fork_generation()) return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 

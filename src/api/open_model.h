@@ -2,7 +2,9 @@
 // shapes and values.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,9 +12,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/pipeline.h"
+#include "api/resizer.h"
 #include "api/session.h"
 #include "api/shapes.h"
 #include "base/fork.h"
@@ -23,6 +29,15 @@ namespace octavo::api {
 
 /// What the caller of a run has of an input: asked for once its value decides shapes; nothing where it cannot be read.
 using ValueOf = std::function<std::optional<ir::Tensor>(const std::string& input)>;
+
+/// How an engine for shapes is made that occur for the first time in a run. Those of `tune`, and the first of all, are always timed.
+/// nearest: by the decisions of the nearest shapes that were tuned; nothing is timed. tune: timed. background: as nearest, and a thread times those
+/// that occur often, one after the other; the engine is then another one, with the same 8-bit results.
+enum class Late : std::uint8_t { nearest, tune, background };
+/// Errors: usage for any other word.
+[[nodiscard]] Result<Late> late_named(std::string_view word);
+/// Runs of one shape after which the thread of Late::background times it.
+inline constexpr std::uint64_t kOften = 3;
 
 /// Engines of one open model that are kept unless the caller says otherwise.
 inline constexpr std::size_t kEnginesKept = 32;
@@ -37,7 +52,10 @@ class OpenModel {
                                                                  std::shared_ptr<const std::vector<std::byte>> bytes,
                                                                  PipelineOptions options, ShapeRanges ranges = {},
                                                                  std::map<std::string, ir::Tensor> values = {},
-                                                                 std::size_t most = kEnginesKept);
+                                                                 std::size_t most = kEnginesKept, Late mode = Late::nearest);
+  ~OpenModel();
+  OpenModel(const OpenModel&) = delete;
+  OpenModel& operator=(const OpenModel&) = delete;
 
   /// False when the options leave no dimension open, and no build found an input whose value decides shapes: `at` then needs nothing.
   [[nodiscard]] bool open() const { return open_ || !late().empty(); }
@@ -58,6 +76,10 @@ class OpenModel {
   /// same wait. At most `most` are kept: the one that was not asked for longest goes. A failed build is not remembered. Thread-safe;
   /// different shapes build at the same time.
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes, const ValueOf& value_of = {}) const;
+  /// The same, planned and timed for these shapes by the effort of the options, whatever there was; other shapes follow its decisions from then on.
+  [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> tune(const Shapes& shapes, const ValueOf& value_of = {}) const;
+  /// Waits until the thread of Late::background has nothing left to do.
+  void wait_for_background() const;
   /// Is it one of those that are kept?
   [[nodiscard]] bool keeps(const engine::Engine* engine) const;
   /// The opt shapes of the ranges; empty when there are none.
@@ -67,11 +89,23 @@ class OpenModel {
 
  private:
   struct Entry {
-    bool building = true;
+    bool building = true, tuned = false;
+    std::uint64_t runs = 0;
     std::uint64_t used = 0;  ///< when it was asked for last
     std::shared_ptr<const engine::Engine> engine;
     unsigned generation = fork_generation();  ///< of the process whose thread builds
     std::shared_ptr<std::condition_variable> done = std::make_shared<std::condition_variable>();
+  };
+  /// Shapes that were tuned, and what was decided for them (Built::decided).
+  struct Donor {
+    Shapes shapes;
+    std::vector<std::shared_ptr<const plan::Decided>> decided;
+    std::vector<std::shared_ptr<const Resizer>> resizers;  ///< parallel to decided; null: extents have to be planned
+  };
+  /// What a new shape takes over.
+  struct Follow {
+    std::shared_ptr<const plan::Decided> decided;
+    std::shared_ptr<const Resizer> resizer;
   };
   OpenModel() = default;
   [[nodiscard]] Status check(const Shapes& shapes) const;
@@ -80,6 +114,15 @@ class OpenModel {
   /// Takes the entry's engine, or leaves it null: the caller builds then.
   [[nodiscard]] std::shared_ptr<const engine::Engine> find_or_claim(const Key& key) const;
   void drop_oldest() const;
+  [[nodiscard]] Shapes complete(const Shapes& shapes) const;
+  [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> find(const Shapes& shapes, const ValueOf& value_of, bool tune) const;
+  [[nodiscard]] Follow nearest(const Shapes& shapes) const;
+  [[nodiscard]] Donor donor_of(const PipelineOptions& options, const Shapes& shapes, const Built& built,
+                               onnx::LateValues& given) const;
+  [[nodiscard]] Result<Built> build(const PipelineOptions& options, const Follow& follow, onnx::LateValues& given) const;
+  void keep_donor(Donor donor) const;
+  void tune_later(const Key& key) const;
+  void tune_in_background() const;
 
   std::shared_ptr<const Session> session_;
   std::shared_ptr<const std::vector<std::byte>> bytes_;
@@ -94,6 +137,13 @@ class OpenModel {
   mutable std::map<Key, Entry> built_;
   mutable std::set<std::string> late_;
   mutable std::uint64_t clock_ = 0, builds_ = 0;
+  mutable std::vector<Donor> donors_;
+  mutable std::vector<Key> to_tune_;
+  mutable std::shared_ptr<std::thread> worker_;  ///< runs while there is something to tune
+  mutable bool working_ = false;
+  mutable unsigned worker_generation_ = 0;
+  mutable std::atomic<bool> stopping_ = false;
+  Late mode_ = Late::nearest;
 };
 
 }  // namespace octavo::api

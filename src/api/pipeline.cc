@@ -14,6 +14,7 @@
 #include "cuda/device/absent_gpu.h"
 #include "cuda/device/gpu_device.h"
 #include "cuda/provider.h"
+#include "engine/set.h"
 #include "ir/text.h"
 #include "plan/effort.h"
 #include "plan/plan.h"
@@ -85,6 +86,12 @@ Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, co
   }
   OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text),
                                                   devices(options.device), nullptr, std::move(origin)));
+  const std::string from = engine::shapes_text(built.engine->plan());
+  for (std::optional<plan::Decided> d : {std::optional(std::move(planned.decided)), std::move(planned.whole_batch)}) {
+    if (!d) continue;
+    d->from = from;
+    built.decided.push_back(std::make_shared<const plan::Decided>(std::move(*d)));
+  }
   built.graph = std::move(planned.graph);
   built.reports = std::move(planned.reports);
   built.permitted = std::move(planned.permitted);
@@ -137,7 +144,9 @@ Status remake_code(region::Plan& plan, std::string_view device) {
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
   const auto gpu = gpu_of(build.device);
-  if (!plan::effort_at(options.effort).measures || (build.device != "cpu" && !gpu) || options.costs != nullptr) return {};
+  if (!plan::effort_at(options.effort).measures || (build.device != "cpu" && !gpu) || options.costs != nullptr ||
+      options.follow != nullptr)
+    return {};
   tune::TuneOptions tuning;
   if (gpu) {
     tuning.devices = devices(build.device);

@@ -16,6 +16,7 @@
 #include "engine/memory_check.h"
 #include "ir/graph.h"
 #include "onnx/import/import.h"
+#include "plan/decided.h"
 #include "plan/precision/permit.h"
 #include "rewrite/rule.h"
 #include "tune/measured_costs.h"
@@ -79,6 +80,8 @@ struct Built {
   ir::Graph graph;                          ///< the normalized graph; the plan's graph_inputs/graph_outputs are its ValueIds
   std::vector<rewrite::RunReport> reports;  ///< of laws and rules, in the order of the passes
   plan::PermitReport permitted;             ///< implicit quantization: what the ranges made of the network
+  /// What the plan was made of, for other shapes of the model: that of `engine`, and where it runs image by image that of the whole batch.
+  std::vector<std::shared_ptr<const plan::Decided>> decided;
   std::shared_ptr<const engine::Engine> engine;
 };
 

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "onnx/edit/layers.h"
 #include "onnx/import/external_files.h"
+#include "plan/plan.h"
 
 namespace octavo::api {
 namespace {
@@ -95,6 +96,13 @@ Result<Built> Session::build(const PipelineOptions& options, onnx::LateValues& l
     OCTAVO_TRY(with.source, *source_);
   }
   return finish_build(std::move(model), with, late);
+}
+
+Result<region::Plan> Session::outline(const PipelineOptions& options) const {
+  onnx::LateValues none;
+  OCTAVO_TRY(const onnx::Model model, onnx::import_model(parsed_, import_options(options), none));
+  OCTAVO_TRY(const auto usable, providers(options.device));
+  return plan::outline(model.graph, usable, planner_options(options, model));
 }
 
 }  // namespace octavo::api

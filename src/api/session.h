@@ -55,6 +55,8 @@ class Session {
   /// import -> make_plan -> Engine::create. Bindings of inputs that `late` gives say their values (region/bound_value.h). The engine holds the
   /// model, unless the options name another source. Errors: those of the three, and `usage` for the options.
   [[nodiscard]] Result<Built> build(const PipelineOptions& options, onnx::LateValues& late) const;
+  /// plan::outline of the model for the shapes of the options, by PlanOptions::follow. Errors: those of import and of outline.
+  [[nodiscard]] Result<region::Plan> outline(const PipelineOptions& options) const;
 
  private:
   explicit Session(onnx::Parsed parsed) : parsed_(std::move(parsed)) {}

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -92,6 +93,7 @@ class Matched {
   [[nodiscard]] virtual std::vector<Parameters> variants() const = 0;
   [[nodiscard]] virtual std::vector<std::int64_t> packed_bytes() const = 0;
   [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack() const = 0;
+  [[nodiscard]] virtual std::optional<std::string> layout() const = 0;
   /// Once: the kernel takes the setting.
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> load(Packed packed) = 0;
 };
@@ -138,6 +140,11 @@ class FamilyOf : public Family {
   [[nodiscard]] virtual std::vector<Parameters> variants(const Setting&) const { return {}; }
   [[nodiscard]] virtual std::vector<std::int64_t> packed_bytes(const Setting&) const { return {}; }
   [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack(const Setting&) const { return std::vector<ir::Tensor>{}; }
+  /// What `pack` makes of the region's constants beside their values, as text: settings of one tactic with equal texts and equal constants have equal
+  /// packed ones, whatever the extents of their activations are. Nothing: it is not known.
+  [[nodiscard]] virtual std::optional<std::string> layout(const Setting& setting) const {
+    return packed_bytes(setting).empty() ? std::optional<std::string>("") : std::nullopt;
+  }
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> load(Setting setting, Packed packed) const = 0;
 
   [[nodiscard]] Result<std::unique_ptr<Matched>> matched(const Request& request) const final {
@@ -156,6 +163,7 @@ class FamilyOf : public Family {
     std::vector<Parameters> variants() const override { return family_.variants(setting_); }
     std::vector<std::int64_t> packed_bytes() const override { return family_.packed_bytes(setting_); }
     Result<std::vector<ir::Tensor>> pack() const override { return family_.pack(setting_); }
+    std::optional<std::string> layout() const override { return family_.layout(setting_); }
     Result<std::unique_ptr<Kernel>> load(Packed packed) override { return family_.load(std::move(setting_), packed); }
 
    private:

@@ -210,6 +210,17 @@ Result<std::vector<ir::Tensor>> pack_part(const Region& region, const Plan& plan
   return packed;
 }
 
+std::optional<std::string> layout_of_part(const Region& region, const Plan& plan, const Tactic& tactic) {
+  const auto found = find(region, tactic);
+  if (!found) return std::nullopt;
+  const auto matched = match(*found, region, plan, tactic, "packing for");
+  return matched ? (*matched)->layout() : std::nullopt;
+}
+
+std::optional<std::string> packed_layout(const Region& region, const Plan& plan) {
+  return layout_of_part(region, plan, region.tactic);
+}
+
 Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& tactic, Packed packed) {
   OCTAVO_TRY(const Found found, find(region, tactic));
   if (const Reasons why = why_not_now(*found.family, found.isa, tactic); !why.empty()) {

@@ -96,6 +96,31 @@ Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Pr
   return e;
 }
 
+Result<std::shared_ptr<const Engine>> Engine::resized(const std::shared_ptr<const Engine>& base, region::Plan plan,
+                                                      const Providers& providers,
+                                                      const std::map<region::BufferId, std::span<const std::byte>>& others,
+                                                      std::shared_ptr<const void> keeps, Origin origin) {
+  std::shared_ptr<Engine> e(new Engine);
+  e->plan_ = std::move(plan);
+  e->origin_ = std::move(origin);
+  e->base_ = base, e->keeps_ = std::move(keeps);
+  e->constants_ = base->constants_;
+  if (e->plan_.buffers.size() != e->constants_.size() || e->plan_.devices.size() != 1)
+    return internal(fmt::format("resized plan: {} buffers, its base has {}", e->plan_.buffers.size(), e->constants_.size()));
+  for (const auto& [id, bytes] : others) e->constants_[static_cast<std::size_t>(id)] = bytes;
+  for (std::size_t i = 0; i < e->constants_.size(); ++i) {
+    const region::Buffer& b = e->plan_.buffers[i];
+    if (b.kind == BufferKind::constant && static_cast<std::size_t>(b.bytes) != e->constants_[i].size())
+      return internal(
+          fmt::format("resized plan: constant {} \"{}\" has {} bytes, of {}", i, b.name, e->constants_[i].size(), b.bytes));
+  }
+  OCTAVO_CHECK(region::verify(e->plan_));
+  OCTAVO_CHECK(e->find_devices({}, "resized engine"));
+  OCTAVO_CHECK(e->place_constants());
+  OCTAVO_CHECK(e->load_kernels(providers, "resized engine"));
+  return e;
+}
+
 Status Engine::adopt_constants(SharedMemory* shared) {
   const auto found = [&](const region::Buffer& b) -> std::byte* {
     if (shared == nullptr || b.bytes == 0) return nullptr;

@@ -52,6 +52,11 @@ class Engine {
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
                                                                     std::string graph_text = {}, const Devices& devices = {},
                                                                     SharedMemory* shared = nullptr, Origin origin = {});
+  /// An engine of the host for other extents: `plan` has the buffers of `base`, whose constants it uses where they are, but for `others`, which `keeps`
+  /// keeps alive (as create wants constants). Nothing is packed or copied. Errors: as create.
+  [[nodiscard]] static Result<std::shared_ptr<const Engine>> resized(
+      const std::shared_ptr<const Engine>& base, region::Plan plan, const Providers& providers,
+      const std::map<region::BufferId, std::span<const std::byte>>& others, std::shared_ptr<const void> keeps, Origin origin);
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`, also
   /// for a file that holds several engines.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
@@ -115,6 +120,8 @@ class Engine {
   AlignedBytes owned_;                                 ///< created engines, and these blocks
   std::vector<std::shared_ptr<region::DeviceMemory>> blocks_;
   std::shared_ptr<const EngineFile> file_;  ///< loaded engines
+  std::shared_ptr<const Engine> base_;      ///< resized engines: it has the constants
+  std::shared_ptr<const void> keeps_;       ///< resized engines: others
   std::vector<std::unique_ptr<const region::Kernel>> kernels_;
   std::vector<const region::HostKernel*> host_kernels_;
   std::vector<const region::Device*> devices_;                        ///< by DeviceId; of the host: null

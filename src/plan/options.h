@@ -15,6 +15,8 @@
 
 namespace octavo::plan {
 
+struct Decided;  // plan/decided.h
+
 /// A network input's or output's memory, as its caller wants it ("int8:hwc", "fp16:chw32").
 struct BindingFormat {
   std::optional<ir::DType> type;  ///< nothing: the model's
@@ -46,6 +48,8 @@ struct PlanOptions {
   /// Largest error that permitted views and bfloat16 may make, as a part of an output's largest magnitude; nothing: no limit.
   std::optional<double> max_error;
   Costs* costs = nullptr;  ///< nullptr: the providers' estimates
+  /// Decisions of an earlier planning of the same model for other shapes, which are taken over; nothing is searched or timed.
+  std::shared_ptr<const Decided> follow;
 
   /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as one quantizer each. Empty: explicit only.
   ir::Ranges ranges;

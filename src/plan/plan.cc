@@ -18,6 +18,7 @@
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
 #include "plan/search/by_image.h"
+#include "plan/search/choose.h"
 #include "plan/search/confirm.h"
 #include "plan/search/guard.h"
 #include "plan/search/search.h"
@@ -153,6 +154,54 @@ void describe_bindings(region::Plan& plan, const std::map<std::string, BoundTens
   }
 }
 
+/// One plan of the graph by the decisions of another one.
+Result<Planned> plan_like(ir::Graph graph, const PlanContext& context, const Decided& decided) {
+  OCTAVO_CHECK(check_names(context.options));
+  const Rules rules = rules_of(context.options);
+  OCTAVO_TRY(Prepared prepared, prepare(std::move(graph), context.options, rules));
+  OCTAVO_TRY(Form form, permitted_form(prepared.graph, context.options, rules, decided.choices));
+  Planned out;
+  out.decided.permit_pairs = decided.permit_pairs;
+  out.decided.inner_pairs = decided.inner_pairs;
+  out.decided.choices = decided.choices;
+  out.decided.form = form_of(form.graph);
+  Realized made;
+  if (out.decided.form == decided.form) {
+    out.decided.selection = decided.selection;
+    OCTAVO_TRY(made, realize(form.graph, decided.selection, context));
+  } else {
+    OCTAVO_TRY(Defaults defaults, realize_defaults(form.graph, context));
+    out.decided.selection = std::move(defaults.selection);
+    made = std::move(defaults.made);
+  }
+  OCTAVO_CHECK(finish(made.plan, context));
+  out.plan = std::move(made.plan);
+  out.graph = std::move(made.graph);
+  out.permitted = std::move(form.permitted);
+  out.permitted.pairs = std::move(prepared.given.pairs);
+  explain_precision(out.plan, out.permitted);
+  describe_bindings(out.plan, prepared.bound);
+  out.plan.cost_source = decided.cost_source;
+  out.plan.decided_for = decided.from;
+  out.reports = std::move(prepared.reports);
+  for (rewrite::RunReport& report : form.reports) out.reports.push_back(std::move(report));
+  return out;
+}
+
+/// The same for a plan of one image, which is repeated.
+Result<Planned> follow(const ir::Graph& graph, const PlanContext& context, const Decided& decided) {
+  const std::int64_t images =
+      graph.inputs.empty() || graph.type(graph.inputs[0]).shape.empty() ? 1 : graph.type(graph.inputs[0]).shape[0];
+  if (decided.images < 2 || images < 2) return plan_like(graph, context, decided);
+  auto one = one_image(graph);
+  if (!one) return plan_like(graph, context, decided);
+  PlanOptions alone = context.options;
+  alone.threads = decided.threads;
+  OCTAVO_TRY(Planned planned, plan_like(std::move(*one), {context.providers, alone, context.costs, context.memo}, decided));
+  repeat(planned.plan, images, context.options.threads);
+  return planned;
+}
+
 /// One plan of the graph as it is: prepared, in the best types, by the best candidates, confirmed by whole runs.
 Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
   OCTAVO_CHECK(check_names(context.options));
@@ -162,10 +211,16 @@ Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
       [&](const PermitChoices& choices) { return permitted_form(prepared.graph, context.options, rules, choices); },
       [&] { return exact_form(prepared.with_pairs ? *prepared.with_pairs : prepared.graph, rules); }, context};
   OCTAVO_TRY(auto chosen, choose_precisions(work));
-  auto& [form, searched] = chosen;
+  auto& [form, choices, searched] = chosen;
   OCTAVO_CHECK(confirm(form.graph, context, searched));
 
   Planned out;
+  out.decided.permit_pairs = context.options.permit_pairs;
+  out.decided.inner_pairs = context.options.inner_pairs;
+  out.decided.choices = std::move(choices);
+  out.decided.form = form_of(form.graph);
+  out.decided.selection = std::move(searched.best_selection);
+  out.decided.selection.small = small_nodes(form.graph);
   out.plan = std::move(searched.best.plan);
   out.graph = std::move(searched.best.graph);
   out.seconds = searched.best_seconds;
@@ -213,9 +268,43 @@ Status check_names(const PlanOptions& options) {
   return {};
 }
 
+Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const region::Provider*>& providers,
+                             const PlanOptions& options) {
+  const Decided& decided = *options.follow;
+  PlanOptions taken = options;
+  taken.effort = kEstimates;
+  taken.permit_pairs = decided.permit_pairs, taken.inner_pairs = decided.inner_pairs;
+  taken.threads = decided.threads;
+  Estimates estimates;
+  Memo memo;
+  const PlanContext context{providers, taken, estimates, memo};
+  const Rules rules = rules_of(taken);
+  ir::Graph own = graph;
+  if (decided.images > 1) {
+    auto one = one_image(graph);
+    if (!one) return fail(ErrorKind::unsupported, "images are not independent");
+    own = std::move(*one);
+  }
+  OCTAVO_TRY(Prepared prepared, prepare(std::move(own), taken, rules));
+  OCTAVO_TRY(Form form, permitted_form(prepared.graph, taken, rules, decided.choices));
+  if (form_of(form.graph) != decided.form) return fail(ErrorKind::unsupported, "the normalized graph has another form");
+  OCTAVO_TRY(Realized made, realize(form.graph, decided.selection, context));
+  describe_bindings(made.plan, prepared.bound);
+  return std::move(made.plan);
+}
+
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   Estimates estimates;
   Memo memo;
+  if (options.follow != nullptr) {
+    PlanOptions taken = options;
+    taken.effort = kEstimates;
+    taken.permit_pairs = options.follow->permit_pairs;
+    taken.inner_pairs = options.follow->inner_pairs;
+    OCTAVO_TRY(Planned planned, follow(graph, {providers, taken, estimates, memo}, *options.follow));
+    keep_tactics(planned.plan, planned.decided);
+    return planned;
+  }
   const PlanContext context{providers, options, costs_of(options, estimates), memo};
   const PlanOnce once = !options.permit_pairs ? PlanOnce(plan_once) : [](ir::Graph g, const PlanContext& with) {
     return choose_pairs(g, with, plan_once);
@@ -223,6 +312,7 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   OCTAVO_TRY(Planned planned, once(graph, context));
   OCTAVO_CHECK(choose_images(graph, context, once, planned));
   OCTAVO_CHECK(guard(graph, context, once, planned));
+  keep_tactics(planned.plan, planned.decided);
   return planned;
 }
 

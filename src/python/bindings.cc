@@ -47,6 +47,22 @@ Engine build_bytes(const nb::bytes& model, const nb::dict& given, const std::str
   return Watch(given["progress"]).over([&] { return Engine::build(bytes, options, folder); });
 }
 
+/// `run` with what a dict of arrays holds, which lives meanwhile.
+template <class Run>
+Engine with_values(const nb::object& values, const Run& run) {
+  const nb::object numpy = nb::module_::import_("numpy");
+  std::map<std::string, octavo::ConstView> views;
+  const nb::dict given = values.is_none() ? nb::dict() : nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(values));
+  std::vector<Held> held(given.size());
+  std::size_t i = 0;
+  for (const auto& [key, array] : given) {
+    const std::string name = nb::cast<std::string>(nb::str(key));
+    held[i].take(numpy, name, nb::borrow(array));
+    views[name] = held[i++].view;
+  }
+  return Watch(nb::none()).over([&] { return run(views); });
+}
+
 nb::dict model_info(const nb::bytes& model) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
   const octavo::onnx::Parsed parsed = octavo::api::take(octavo::onnx::Parsed::bytes(bytes, ""));
@@ -186,23 +202,16 @@ NB_MODULE(_octavo, m) {
       .def(
           "at",
           [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes, const nb::object& values) {
-            const nb::object numpy = nb::module_::import_("numpy");
-            std::map<std::string, octavo::ConstView> views;
-            const nb::dict given =
-                values.is_none() ? nb::dict() : nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(values));
-            std::vector<Held> held(given.size());
-            std::size_t i = 0;
-            for (const auto& [key, array] : given) {
-              const std::string name = nb::cast<std::string>(nb::str(key));
-              held[i].take(numpy, name, nb::borrow(array));
-              views[name] = held[i++].view;
-            }
-            return Watch(nb::none()).over([&] { return e.at(shapes, views); });
+            return with_values(values, [&](const auto& views) { return e.at(shapes, views); });
           },
           "shapes"_a, "values"_a = nb::none(),
           "The engine for these input shapes, {name: shape}, and values of inputs that decide shapes, {name: array}; builds it "
           "when it is "
           "new. Raises InputError, and what build raises.")
+      .def("_tune",
+           [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes, const nb::object& values) {
+             return with_values(values, [&](const auto& views) { return e.tune(shapes, views); });
+           })
       .def(
           "save",
           [](const Engine& e, const nb::object& path) {

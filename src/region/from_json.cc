@@ -39,6 +39,7 @@ class Reader {
     each(j, "regions", [&](const json& e) { p.regions.push_back(region(e)); });
     each(j, "decisions", [&](const json& e) { p.decisions.push_back(decision(e)); });
     p.cost_source = text(j, "cost_source");
+    if (has(j, "decided_for")) p.decided_for = text(j, "decided_for");
     return p;
   }
 

@@ -183,6 +183,9 @@ struct Plan {
   int lanes = 1;                    ///< images at a time, each on one thread with working memory of its own; built for
   std::vector<Decision> decisions;  ///< provenance: not part of the plan hash
   std::string cost_source;          ///< "estimates" or "measured"; not part of the plan hash
+  /// The shapes that the decisions were made for, "ids [2,128], mask [2,128]", where they were taken over from another plan of the model; empty: for
+  /// its own. Not part of the plan hash.
+  std::string decided_for;
   OCTAVO_OUT_OF_LINE(Plan);
 };
 

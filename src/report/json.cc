@@ -111,6 +111,7 @@ json document(const region::Plan& plan, const std::string& plan_hash, const std:
                 {"bytes", t.bytes},
                 {"bytes_vector", t.bytes_vector}}},
               {"cost_source", plan.cost_source},
+              {"decided_for", plan.decided_for},
               {"decisions", json::array()},
               {"devices", json::array()},
               {"inputs", json::array()},

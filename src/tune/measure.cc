@@ -1,6 +1,7 @@
 #include "tune/measure.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -15,6 +16,11 @@
 
 namespace octavo::tune {
 namespace {
+
+std::atomic<std::uint64_t>& measurement_count() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
+}
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
@@ -191,9 +197,14 @@ Result<std::vector<Run>> ready_on_device(const region::Region& region, const reg
 
 }  // namespace
 
+std::uint64_t measurements() {
+  return measurement_count().load(std::memory_order_relaxed);
+}
+
 Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
                                            const std::vector<Candidate>& candidates, double seconds_each,
                                            const engine::Devices& devices) {
+  ++measurement_count();
   std::vector<Run> ready;
   std::vector<double> first(candidates.size(), 0);
   const bool on_host = region.device == region::kHost;
@@ -279,6 +290,7 @@ constexpr int kMostPairs = 500, kFewPairs = 3;
 
 Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers, int pairs,
                               const engine::Devices& devices) {
+  ++measurement_count();
   const bool on_host = first.devices.size() < 2 && second.devices.size() < 2;
   const auto arena = [](const region::Plan& p) { return p.devices.empty() ? 0 : p.devices.front().arena_bytes; };
   const bool turned = arena(second) > arena(first);  // the larger arena first, which both can have

@@ -1,6 +1,7 @@
 // Times of tactics, taken by running them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/result.h"
@@ -17,6 +18,9 @@ struct TacticSeconds {
   double seconds = -1;
   bool disturbed = false;
 };
+
+/// How often this process has timed tactics or plans, a call each: runs of an open model must not.
+[[nodiscard]] std::uint64_t measurements();
 
 /// Seconds a run of each tactic, parallel to `candidates`. The tactics take turns, so that
 /// what else the machine does falls on all of them; a turn's time is the median of its runs, so that single runs

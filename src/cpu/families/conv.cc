@@ -405,6 +405,17 @@ class ConvFamily final : public FamilyOf<Setting> {
     return integer_ ? packed_weights<std::int16_t, std::int8_t>(l, ir::DType::s16)
                     : packed_weights<float, float>(l, ir::DType::f32);
   }
+  std::optional<std::string> layout(const Setting& l) const override {
+    std::string out = fmt::format("{} groups {} blocks {} of {} {} lanes:", l.group, l.blocks, l.cp, l.cg, l.lanes);
+    for (const auto* axis : {&l.d, &l.h, &l.w}) {
+      out += " |";
+      for (const AxisPhase& phase : *axis) {
+        out += " /";
+        for (const Tap& tap : phase.taps) out += fmt::format(" {}", tap.k);
+      }
+    }
+    return out;
+  }
   Result<std::unique_ptr<Kernel>> load(Setting l, Packed packed) const override {
     return std::make_unique<ConvKernel>(std::move(l), packed[0].data());
   }

@@ -247,6 +247,9 @@ class DepthwiseFamily final : public FamilyOf<Setting> {
   Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
     return kind_.integer ? packed<std::int16_t, std::int8_t>(t, ir::DType::s16) : packed<float, float>(t, ir::DType::f32);
   }
+  std::optional<std::string> layout(const Setting& t) const override {
+    return fmt::format("{} taps, {} of {}", t.taps(), t.channels(), padded(t.channels()));
+  }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     return std::make_unique<DepthwiseKernel>(std::move(t), packed[0].data());
   }

@@ -449,6 +449,7 @@ class RecurrentFamily final : public FamilyOf<Setting> {
     OCTAVO_TRY(ir::Tensor r, packed_weights(t.r, t, t.hidden, t.cuts()));
     return std::vector<ir::Tensor>{std::move(w), std::move(r)};
   }
+  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     return std::make_unique<RecurrentKernel>(std::move(t), packed);
   }

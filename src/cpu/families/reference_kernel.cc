@@ -240,6 +240,7 @@ class ReferenceFamily final : public FamilyOf<Setting> {
     const auto& w = t.stage.anchor.weights;
     return w ? t.weights.copied(*w) : std::vector<Tensor>{};
   }
+  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     Tensor weights;
     if (const auto& w = t.stage.anchor.weights) {

@@ -368,6 +368,7 @@ class WinogradFamily final : public FamilyOf<Setting> {
   // The weights as they are, as outputs that are no finite numbers need them; they are transformed at load, so that files do not grow.
   std::vector<std::int64_t> packed_bytes(const Setting& t) const override { return {tensor_bytes(t.plain)}; }
   Result<std::vector<ir::Tensor>> pack(const Setting& t) const override { return t.data.copied(t.plain); }
+  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     std::vector<std::int64_t> widths;  // of panels
     for (const std::int64_t n : {std::min(kPanel, t.outputs), t.outputs % kPanel}) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cpu/family.h"
@@ -17,6 +18,8 @@
 namespace octavo::cpu::jit {
 
 [[nodiscard]] std::vector<std::int64_t> packed_bytes(const ConvSetting& conv);
+/// All that pack_conv reads of a setting beside constants.
+[[nodiscard]] std::string layout_of(const ConvSetting& conv);
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_conv(const ConvSetting& conv);
 [[nodiscard]] Result<std::unique_ptr<Kernel>> load_conv(ConvSetting conv, Packed packed, const Tiles& tiles = Tiles::native());
 

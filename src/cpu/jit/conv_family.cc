@@ -90,6 +90,7 @@ class ConvFamily final : public FamilyOf<ConvSetting> {
   }
   std::vector<std::int64_t> packed_bytes(const ConvSetting& conv) const override { return jit::packed_bytes(conv); }
   Result<std::vector<ir::Tensor>> pack(const ConvSetting& conv) const override { return pack_conv(conv); }
+  std::optional<std::string> layout(const ConvSetting& conv) const override { return layout_of(conv); }
   Result<std::unique_ptr<Kernel>> load(ConvSetting conv, Packed packed) const override {
     return load_conv(std::move(conv), packed);
   }

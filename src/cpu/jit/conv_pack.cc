@@ -1,6 +1,7 @@
 // The packed constants of a generated convolution: weights in the order of the reduction, first values of the accumulators, and
 // what shorter epilogues need.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -120,6 +121,20 @@ Result<std::vector<ir::Tensor>> pack_codes(const ConvSetting& conv, ir::DType ty
 }
 
 }  // namespace
+
+std::string layout_of(const ConvSetting& conv) {
+  std::string out = fmt::format("{} merged {} of {} halves {} zero {} lanes {} bias {} forms {} curve {} {}:", conv.ic, conv.merge,
+                                conv.oc, conv.halves, conv.zero_in_sums(), conv.epilogue.lanes, conv.has_bias,
+                                conv.forms.has_value(), conv.curve.has_value(), conv.init_count);
+  for (const Phase& ph : conv.phases) {
+    out += fmt::format(" | {},{} taps {} {} together {} segments {} of {} quads {} steps {} {}", ph.y.offset.size(),
+                       ph.x.offset.size(), fmt::join(ph.y.tap, ","), fmt::join(ph.x.tap, ","), ph.together, ph.segments.size(),
+                       ph.segment_bytes, ph.quads, ph.steps, ph.depth);
+    for (const Block& b : ph.blocks)
+      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
+  }
+  return out;
+}
 
 Result<std::vector<ir::Tensor>> pack_conv(const ConvSetting& conv) {
   if (conv.dots == Dots::floats) return pack_floats<float>(conv, ir::DType::f32);

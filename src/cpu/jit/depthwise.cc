@@ -338,6 +338,13 @@ class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
   }
   std::vector<std::int64_t> packed_bytes(const DepthwiseSetting& d) const override { return {d.weight_bytes, d.init_count * 4}; }
   Result<std::vector<ir::Tensor>> pack(const DepthwiseSetting& d) const override { return pack_depthwise(d); }
+  std::optional<std::string> layout(const DepthwiseSetting& d) const override {
+    std::string out = fmt::format("{} halves, {} quads, {} rows, zero {}, stride {} dilation {}:", d.halves, d.quads, d.rows,
+                                  d.zero, d.shape.stride[0], d.shape.dilation[0]);
+    for (const Block& b : d.blocks)
+      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
+    return out;
+  }
   Result<std::unique_ptr<Kernel>> load(DepthwiseSetting d, Packed packed) const override {
     return make_generated<DepthwiseKernel>(std::move(d), packed);
   }

@@ -283,6 +283,12 @@ class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
       return (std::int32_t{w} - weight_zero_of(d.weight_zero, channel)) & 0xffff;
     });
   }
+  std::optional<std::string> layout(const DepthwiseLanesSetting& d) const override {
+    std::string out = fmt::format("{} lanes:", d.epilogue.lanes);
+    for (const Block& b : d.blocks)
+      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
+    return out;
+  }
   Result<std::unique_ptr<Kernel>> load(DepthwiseLanesSetting d, Packed packed) const override {
     return make_generated<DepthwiseLanesKernel>(std::move(d), packed);
   }

@@ -244,6 +244,12 @@ class SlidingWindowFamily final : public FamilyOf<SlidingWindowSetting> {
     return {d.weight_bytes, d.init_count * kValues * 4, d.init_count / 4};
   }
   Result<std::vector<ir::Tensor>> pack(const SlidingWindowSetting& d) const override { return pack_sliding_window(d); }
+  std::optional<std::string> layout(const SlidingWindowSetting& d) const override {
+    std::string out = fmt::format("{} rows, zero {}:", d.rows, d.zero);
+    for (const Block& b : d.blocks)
+      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
+    return out;
+  }
   Result<std::unique_ptr<Kernel>> load(SlidingWindowSetting d, Packed packed) const override {
     return make_generated<SlidingWindowKernel>(std::move(d), packed);
   }

@@ -201,6 +201,7 @@ class OneDnnConvFamily final : public FamilyOf<Setting> {
   }
   std::vector<std::int64_t> packed_bytes(const Setting& t) const override { return {tensor_bytes(t.weights)}; }
   Result<std::vector<ir::Tensor>> pack(const Setting& t) const override { return t.weight_data.copied(t.weights); }
+  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     try {
       return std::make_unique<OneDnnConv>(std::move(t), packed[0].data());

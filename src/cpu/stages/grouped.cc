@@ -105,6 +105,15 @@ class GroupedFamily final : public FamilyOf<Setting> {
     out[0] = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(counts.size())}, counts);
     return out;
   }
+  std::optional<std::string> layout(const Setting& t) const override {
+    std::string out;
+    for (std::size_t i = 0; i < t.regions.size(); ++i) {
+      const auto part = layout_of_part(t.regions[i], *t.plan, t.parts[i]);
+      if (!part) return std::nullopt;
+      out += *part + " ; ";
+    }
+    return out;
+  }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0].data());
     std::size_t at = 1;

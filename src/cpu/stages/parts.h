@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "cpu/family.h"
@@ -21,6 +23,8 @@ inline constexpr std::array kRanks{0, 1};
 
 /// What packs and loads a part: its constants, and the kernel that reads them. Errors: those of Provider::compile and load.
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_part(const Region& region, const Plan& plan, const Tactic& part);
+/// FamilyOf::layout of a part.
+[[nodiscard]] std::optional<std::string> layout_of_part(const Region& region, const Plan& plan, const Tactic& part);
 [[nodiscard]] Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& part, Packed packed);
 
 }  // namespace octavo::cpu

@@ -165,6 +165,18 @@ class StagedFamily final : public FamilyOf<Setting> {
     return out;
   }
 
+  std::optional<std::string> layout(const Setting& t) const override {
+    std::string out;
+    for (std::size_t k = 0; k < t.pieces.size(); ++k) {
+      for (const auto& [slab, piece] : t.pieces[k]) {
+        const auto part = layout_of_part(piece.region, piece.plan, t.parts[k]);
+        if (!part) return std::nullopt;
+        out += *part + " ; ";
+      }
+    }
+    return out;
+  }
+
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
     std::vector<staged::Kernels> kernels(t.pieces.size());
     const auto* table = reinterpret_cast<const std::int32_t*>(packed[0].data());

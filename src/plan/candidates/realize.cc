@@ -25,7 +25,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   for (const ir::NodeId id : selection.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
   for (const ir::ValueId v : selection.split_views) make_split_views(out.graph, v);
   const ir::Grids grids = ir::find_grids(out.graph);
-  const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart);
+  const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart, selection.small);
   OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct, selection.as_made));
   OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement, context.memo.simplified));
   account_for_moves(out.graph, regions);

@@ -69,6 +69,7 @@ class Chooser {
     }
     for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
     out_.searched.decisions.insert(out_.searched.decisions.end(), inner_.begin(), inner_.end());
+    out_.choices = std::move(choices_);
     return std::move(out_);
   }
 

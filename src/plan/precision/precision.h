@@ -32,6 +32,7 @@ struct PrecisionWork {
 
 struct Precisions {
   Form form;
+  PermitChoices choices;  ///< that `form` was made with
   Searched searched;
 };
 

@@ -61,8 +61,12 @@ std::vector<NodeId> small_operands_first(const Graph& g) {
 /// Pad, nearest resizing, gather and the like as soon as their operand is there, everything else in the graph's order. An add
 /// behind one of them then joins the convolution that computes its other operand, not the cheap operator that happened to come
 /// last.
-std::vector<NodeId> moves_first(const Graph& g) {
-  constexpr std::int64_t kFew = 4096;
+constexpr std::int64_t kFew = 4096;
+bool is_small(const Graph& g, const Node& n) {
+  return ir::count(g.type(n.outputs[0]).shape) <= kFew;
+}
+
+std::vector<NodeId> moves_first(const Graph& g, const std::optional<std::set<NodeId>>& small) {
   const auto moves = [&](const Node& n) {  // or joins its only producer's group whenever it comes
     if (ir::has_trait(n.op, ir::kMove)) return !ir::has_trait(n.op, ir::kAnchor);
     return in_program(g, n) && std::count_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return !g.is_constant(v); }) == 1;
@@ -77,7 +81,7 @@ std::vector<NodeId> moves_first(const Graph& g) {
         const Node& u = g.node(user);
         if (done[static_cast<std::size_t>(user)] || u.dead || !moves(u)) continue;
         // Of a few elements, as scales and zero points of a run: ready before the convolution whose sums they scale.
-        const bool few = ir::count(g.type(u.outputs[0]).shape) <= kFew;
+        const bool few = small ? small->contains(user) : is_small(g, u);
         const bool ready = std::all_of(u.inputs.begin(), u.inputs.end(), [&](ValueId in) {
           return in == ir::kNone || done[static_cast<std::size_t>(g.value(in).producer)] || (few && g.is_constant(in));
         });
@@ -205,14 +209,22 @@ bool in_program(const Graph& g, const Node& node) {
   return of_type(0, [&](ir::DType t) { return t == type; });
 }
 
-Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled,
-                     const std::map<NodeId, std::string>& apart) {
+std::set<NodeId> small_nodes(const Graph& g) {
+  std::set<NodeId> out;
+  for (const NodeId id : g.order()) {
+    if (!g.node(id).outputs.empty() && is_small(g, g.node(id))) out.insert(id);
+  }
+  return out;
+}
+
+Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled, const std::map<NodeId, std::string>& apart,
+                     const std::optional<std::set<NodeId>>& small) {
   Grouping out;
   out.of_node.assign(static_cast<std::size_t>(g.node_capacity()), -1);
   out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
   out.notes.assign(static_cast<std::size_t>(g.node_capacity()), std::nullopt);
   const bool fuse = !disabled.contains("fuse-epilogue");
-  for (const NodeId id : moves_first(g)) {
+  for (const NodeId id : moves_first(g, small)) {
     const Node& n = g.node(id);
     if (n.op == Op::input || n.op == Op::constant) continue;
     int latest = -1, direct = -1;

@@ -68,6 +68,9 @@ struct Grouping {
 /// and its other operands are ready before that group starts.
 /// Nodes in `apart` start a region of their own; the choice that wants it is named with each.
 [[nodiscard]] Grouping make_groups(const ir::Graph& g, const std::set<std::string, std::less<>>& disabled,
-                                   const std::map<ir::NodeId, std::string>& apart = {});
+                                   const std::map<ir::NodeId, std::string>& apart = {},
+                                   const std::optional<std::set<ir::NodeId>>& small = std::nullopt);
+/// Nodes with so few elements that it decides about the order of groups. `small` above: those of another shape of the model, so that orders are equal.
+[[nodiscard]] std::set<ir::NodeId> small_nodes(const ir::Graph& g);
 
 }  // namespace octavo::plan

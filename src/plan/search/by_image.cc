@@ -253,7 +253,10 @@ Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce&
   if (!times && seconds >= kPart * planned.seconds) return leave(because<cause::not_cheaper>(kPartPercent));
   if (times) d.candidates[0].seconds = times->base, seconds = times->other;
   d.chosen = 1;
+  Decided whole = std::move(planned.decided);
+  keep_tactics(planned.plan, whole);
   planned = std::move(*made);
+  planned.whole_batch = std::move(whole);
   planned.seconds = seconds;
   return leave(times ? because<cause::faster_in_whole_runs>(kWholePercent) : because<cause::cheapest>(kPartPercent));
 }

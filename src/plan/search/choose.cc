@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/causes/plan_search.h"
+#include "plan/decided.h"
 #include "plan/layout/memory.h"
 #include "plan/layout/transfers.h"
 #include "plan/search/price.h"
@@ -35,11 +36,32 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
   return out;
 }
 
+/// Takes over the tactic that was decided on for other extents. False: there is none, or it refuses these.
+bool follow_tactic(Region& r, Plan& plan, const PlanContext& context) {
+  if (context.options.follow == nullptr) return false;
+  const region::Tactic* tactic = tactic_for(*context.options.follow, r, plan);
+  if (tactic == nullptr) return false;
+  for (const region::Provider* p : context.providers) {
+    if (!p->knows(*tactic) || p->device() != plan.devices[static_cast<std::size_t>(r.device)].name) continue;
+    auto made = context.memo.compiled.compile(*p, r, plan, *tactic);
+    if (!made) return false;
+    r.tactic = *tactic;
+    r.alternatives = {{tactic->name(), {because<cause::tactic_of_other_shapes>(context.options.follow->from)}}};
+    region::keep_artifact(std::move(*made), r, plan);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status choose_tactics(Plan& plan, const PlanContext& context) {
   plan.cost_source = name_of(context.costs.source());
   for (Region& r : plan.regions) {
+    if (follow_tactic(r, plan, context)) {
+      r.key = region::key(r, plan);
+      continue;
+    }
     OCTAVO_TRY(const Ballot ballot, vote(r, plan, context));
     r.key = region::key(r, plan);
     r.alternatives = alternatives_of(ballot);

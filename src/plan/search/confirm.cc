@@ -17,6 +17,7 @@ using Names = std::set<std::string>;  // of choices
 
 struct Trial {
   Realized made;
+  Selection selection;
   WholeRuns times;  ///< against the default plan
 };
 
@@ -53,6 +54,7 @@ class Confirmer {
       }
     }
     take_back_all_but(kept, *all);
+    s_.best_selection = best ? std::move(best->selection) : s_.default_selection;
     s_.best = best ? std::move(best->made) : std::move(s_.defaults);
     s_.best_seconds = s_.default_seconds * (best ? best->times.other / best->times.base : 1);
     s_.changed = best.has_value();
@@ -68,6 +70,7 @@ class Confirmer {
     }
     Trial out;
     OCTAVO_TRY(out.made, realize(g_, selection, context_));
+    out.selection = std::move(selection);
     OCTAVO_CHECK(finish(out.made.plan, context_));
     OCTAVO_TRY(const auto times, run_in_turn(s_.defaults.plan, out.made.plan, context_));
     if (!times) return fail(ErrorKind::internal, "comparing plans: the first comparison had times, a later one has none");

@@ -50,7 +50,7 @@ class Search {
     defaults_ = std::move(defaults.selection);
     out.defaults = std::move(defaults.made);
     OCTAVO_CHECK(take_forced(out));
-    out.default_selection = defaults_;
+    out.default_selection = out.best_selection = defaults_;
     choices_ = choices_to_price(out.defaults);
     if (!effort_.searches && choices_.empty()) {
       out.best = out.defaults;
@@ -71,7 +71,8 @@ class Search {
     out.changed = !picks.empty() && found && found->second < out.default_seconds;
     if (out.changed) {
       out.best_seconds = found->second;
-      OCTAVO_TRY(out.best, realize(g_, selected(picks), context_));
+      out.best_selection = selected(picks);
+      OCTAVO_TRY(out.best, realize(g_, out.best_selection, context_));
       for (const auto& [i, k] : picks) out.taken.push_back({choices_[i].name, choices_[i].candidates[k].apply});
     } else {
       out.best = out.defaults;

@@ -26,7 +26,7 @@ struct Taken {
 };
 struct Searched {
   Realized best, defaults;
-  Selection default_selection;
+  Selection default_selection, best_selection;
   std::vector<Taken> taken;  ///< what makes `best` of the defaults
   std::vector<region::Decision> decisions;
   double default_seconds = 0, best_seconds = 0;  ///< sums of region prices

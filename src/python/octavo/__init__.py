@@ -21,7 +21,7 @@ from ._view import Page, view
 from .onnxruntime import (ExecutionMode, GraphOptimizationLevel, InferenceSession, OrtValue, RunOptions, SessionOptions,
                           get_available_providers, get_device)
 
-__all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "view", "preprocess", "doctor", "quantize", "Quantized",
+__all__ = ["Engine", "build", "load", "tune", "check", "bench", "profile", "explain", "view", "preprocess", "doctor", "quantize", "Quantized",
            "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError", "FileError", "InternalError", "CancelledError",
            "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "ModelInfo", "Page", "ProfileResult", "RegionCheck", "TensorInfo",
            "InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "GraphOptimizationLevel", "ExecutionMode", "get_available_providers",
@@ -40,7 +40,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
           progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
-          values: Optional[Mapping[str, Any]] = None, most_engines: int = 32, keep_model: bool = True) -> Engine:
+          values: Optional[Mapping[str, Any]] = None, most_engines: int = 32, keep_model: bool = True,
+          late: str = "nearest") -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -54,6 +55,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     values    {input name: array} for inputs that decide shapes: a Slice's starts, a Resize's sizes, TopK's k, axes, ... Those left open
               are bound by the arrays of the first run; each new set of values is then built once and kept.
     most_engines   number of engines kept for shapes and values that occurred; beyond it, the least recently used one is dropped.
+    late      what a run with new shapes does. "nearest": it takes over the decisions of the nearest shapes that were tuned (the opt shapes of
+              `profiles`, octavo.tune, otherwise the first shapes of all) and times nothing. "tune": it plans and times for these shapes, which
+              takes seconds. "background": as "nearest", and a thread tunes shapes that occur often; the next run takes the new plan.
     keep_model     Engine.save also writes the ONNX model, so that a later version of octavo can build the engine again. For this, the file of a
               model given as a path is read again, and a model given as bytes stays in memory. False: smaller files.
     profiles  {input name: (min, opt, max)}, three shapes: the range of shapes of inputs with open dimensions. The engine for
@@ -80,12 +84,22 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
     options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
-                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model)
+                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model, late)
     engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
     if engine.open:  # what pickle needs to build for other shapes
         in_file = isinstance(model, (str, _os.PathLike))
         engine._source = {**options, "progress": None}, _os.path.dirname(_os.path.abspath(model)) if in_file else ""
     return engine
+
+
+def tune(engine: Engine, *shapes: Mapping[str, _Shape], values: Optional[Mapping[str, Any]] = None) -> None:
+    """Plans and times an open engine for these sets of shapes, {input name: shape} each, as if it had been built for them alone.
+
+    Runs with other shapes follow the decisions of the nearest of them. Takes seconds a set. Raises InputError for shapes that do not fit, and what
+    build raises. Nothing happens for an engine that is not open.
+    """
+    for one in shapes:
+        engine._tune({str(name): _shape(f"shapes[{name!r}]", shape) for name, shape in one.items()}, dict(values or {}))
 
 
 def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
@@ -226,7 +240,8 @@ def _effort(device: str) -> int:
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
-                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: int, keep_model: bool) -> Dict[str, Any]:
+                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: int, keep_model: bool,
+                   late: str) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -258,14 +273,14 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
-        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": int(most_engines), "keep_model": bool(keep_model),
+        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": int(most_engines), "keep_model": bool(keep_model), "late": str(late),
     }
 
 
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
     "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
-    "qdq": "demand", "values": None, "most_engines": 32, "keep_model": True}
+    "qdq": "demand", "values": None, "most_engines": 32, "keep_model": True, "late": "nearest"}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
-from .. import build, load
+from .. import build, load, tune
 from .._errors import Error, FileError, UsageError
 from ._batcher import Batcher
 from ._errors import BadRequest, NotFound, Unavailable
@@ -181,6 +181,7 @@ def _engines(source: Source, settings: Settings) -> Tuple[Dict[int, Any], bool, 
             raise UsageError(f"model {source.name!r}: the first dimension of some inputs is open, that of others is not ({shapes}): give engine files that were built with --shapes")
         if any(None in shape[batched:] for shape in shapes.values()):
             return {0: model}, batched, Opened(source.name, model, settings, _probed(source, shapes, batched, options), batched)
+        tune(model, *({n: (size, *[int(d or 0) for d in s[1:]]) for n, s in shapes.items()} for size in settings.batch))
         engines = {size: model.at({n: (size, *[int(d or 0) for d in s[1:]]) for n, s in shapes.items()}) for size in settings.batch}
         _need_batch(source.name, engines)
         return engines, True, None

@@ -1,0 +1,264 @@
+#include "api/resizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "api/load.h"
+#include "base/causes/plan_search.h"
+#include "cpu/cap.h"
+#include "cpu/provider.h"
+#include "engine/cores.h"
+#include "onnx/model/graph_nodes.h"
+#include "plan/layout/memory.h"
+#include "plan/search/by_image.h"
+#include "region/key.h"
+
+namespace octavo::api {
+namespace {
+
+constexpr std::int64_t kFarthest = 2048;  // of a dimension without a range
+
+tl::unexpected<Error> no(std::string what) {
+  return fail(ErrorKind::unsupported, std::move(what));
+}
+
+/// Points of the range, among them its corners, that no two terms can mix up: the dimensions are never equal in all of them.
+std::vector<plan::Point> points_of(const std::vector<std::int64_t>& least, const std::vector<std::int64_t>& most) {
+  const auto at = [&](std::size_t k, std::int64_t beyond) {
+    return std::min(least[k] + beyond + static_cast<std::int64_t>(k), most[k]);
+  };
+  const auto middle = [&](std::size_t k) { return (least[k] + most[k]) / 2; };
+  std::vector<plan::Point> out;
+  const std::size_t n = least.size();
+  out.push_back(most);
+  out.push_back(least);
+  for (const bool turned : {false, true}) {
+    plan::Point ends(n), inner(n);
+    for (std::size_t k = 0; k < n; ++k) {
+      const bool high = (k % 2 == 0) != turned;
+      ends[k] = high ? most[k] : at(k, 1);
+      inner[k] = high ? middle(k) : at(k, 2);
+    }
+    out.push_back(std::move(ends));
+    if (n > 1 || !turned) out.push_back(std::move(inner));
+  }
+  std::vector<plan::Point> unique;
+  for (plan::Point& p : out) {
+    if (std::find(unique.begin(), unique.end(), p) == unique.end()) unique.push_back(std::move(p));
+  }
+  return unique;
+}
+
+/// The first node that computes with shapes and whose results may be other polynomials between the points that are tried; empty: none. Sums, products
+/// and selections of extents are polynomials everywhere, and where a Slice ends before an extent does, the corners of the range show it.
+std::string not_smooth(const onnx::GraphNodes& graph) {
+  static const std::set<std::string_view> smooth{
+      "Shape", "Size", "Gather", "Unsqueeze", "Squeeze",         "Concat", "Slice",     "Cast",   "Mul",
+      "Add",   "Sub",  "Neg",    "Identity",  "ConstantOfShape", "Range",  "Transpose", "Expand", "Reshape"};
+  static const std::set<std::string_view> hidden{"If", "Loop", "Scan", "SequenceMap"};
+  std::set<std::string> of_shapes, of_data(graph.inputs.begin(), graph.inputs.end());
+  for (const onnx::GraphNode& n : graph.nodes) {
+    const bool shape = n.op == "Shape" || n.op == "Size";
+    bool derived = shape, data = false;
+    for (const std::string& in : n.inputs) derived = derived || of_shapes.contains(in), data = data || of_data.contains(in);
+    const bool pure = derived && (shape || !data);
+    const bool domain = n.op.find('.') != std::string::npos && !n.op.starts_with("com.microsoft.");
+    if (hidden.contains(n.op) || domain || (pure && !smooth.contains(n.op))) return n.name;
+    for (const std::string& o : n.outputs) {
+      if (pure) of_shapes.insert(o);
+      if (data && !pure) of_data.insert(o);
+    }
+  }
+  return "";
+}
+
+/// A region reads constants that grow, and its packed ones were made of them.
+bool packs_growing(const region::Region& r, const std::map<region::BufferId, ir::Tensor>& growing) {
+  if (r.packed.empty()) return false;
+  return std::any_of(r.stages.begin(), r.stages.end(), [&](const region::Stage& s) {
+    return (s.anchor.weights && growing.contains(s.anchor.weights->buffer)) ||
+           std::any_of(s.operands.begin(), s.operands.end(),
+                       [&](const region::Operand& o) { return growing.contains(o.ref.buffer); });
+  });
+}
+
+}  // namespace
+
+std::optional<plan::Point> Resizer::point_of(const Shapes& shapes) const {
+  plan::Point out;
+  for (const Dimension& d : dimensions_) {
+    for (std::size_t i = 0; i < d.at.size(); ++i) {
+      const auto shape = shapes.find(d.at[i].first);
+      if (shape == shapes.end() || d.at[i].second >= shape->second.size()) return std::nullopt;
+      const std::int64_t value = shape->second[d.at[i].second];
+      if (i == 0) out.push_back(value);
+      if (value != out.back()) return std::nullopt;
+    }
+    if (out.back() < d.least || out.back() > d.most) return std::nullopt;
+  }
+  return out;
+}
+
+Shapes Resizer::shapes_at(const plan::Point& point) const {
+  Shapes out = base_shapes_;
+  for (std::size_t k = 0; k < point.size(); ++k) {
+    for (const auto& [input, axis] : dimensions_[k].at) out[input][axis] = point[k];
+  }
+  return out;
+}
+
+/// The polynomials, for the widest of the ranges that are tried. Their ends are then those of the dimensions.
+Result<plan::Parametric> Resizer::fit(const Session& session) const {
+  std::vector<std::int64_t> least, most;
+  for (const Dimension& d : dimensions_) least.push_back(d.least), most.push_back(d.most);
+  const std::vector<plan::Point> points = points_of(least, most);
+  std::vector<region::Plan> plans;
+  for (const plan::Point& p : points) {
+    PipelineOptions there = options_;
+    there.import.shapes = shapes_at(p);
+    OCTAVO_TRY(plans.emplace_back(), session.outline(there));
+  }
+  return plan::Parametric::fit(points, plans);
+}
+
+Result<std::shared_ptr<const Resizer>> Resizer::create(const Session& session, const PipelineOptions& options,
+                                                       const std::vector<onnx::InputInfo>& inputs, const ShapeRanges& ranges,
+                                                       const Shapes& shapes, std::shared_ptr<const engine::Engine> base,
+                                                       std::shared_ptr<const plan::Decided> decided) {
+  std::shared_ptr<Resizer> out(new Resizer);
+  Resizer& r = *out;
+  if (const std::string node = not_smooth(session.nodes()); !node.empty())
+    return no(fmt::format("shapes are computed by node \"{}\", whose results are no polynomials", node));
+  if (base->plan().devices.size() != 1) return no("plans of the host alone have extents that are set");
+  r.options_ = options;
+  r.options_.plan.follow = decided;
+  r.base_shapes_ = shapes;
+  r.base_ = std::move(base);
+  r.decided_ = std::move(decided);
+  std::map<std::string, std::size_t> named;
+  bool open_ended = false;
+  for (const onnx::InputInfo& in : inputs) {
+    if (!in.has_shape) return no(fmt::format("input \"{}\" has no rank", in.name));
+    for (std::size_t axis = 0; axis < in.dims.size(); ++axis) {
+      if (in.dims[axis] >= 0) continue;
+      const std::string symbol =
+          axis < in.symbols.size() && !in.symbols[axis].empty() ? in.symbols[axis] : fmt::format("{}/{}", in.name, axis);
+      const auto [at, fresh] = named.try_emplace(symbol, r.dimensions_.size());
+      if (fresh) r.dimensions_.emplace_back();
+      Dimension& d = r.dimensions_[at->second];
+      d.at.emplace_back(in.name, axis);
+      const std::int64_t here = shapes.at(in.name)[axis];
+      const auto range = ranges.find(in.name);
+      d.least = range == ranges.end() ? 1 : range->second.min[axis];
+      d.most = range == ranges.end() ? std::max(kFarthest, here) : range->second.max[axis];
+      open_ended = open_ended || range == ranges.end();
+    }
+  }
+  if (r.dimensions_.empty() || r.dimensions_.size() > 3) return no(fmt::format("{} open dimensions", r.dimensions_.size()));
+  int left = 4;  // tries with plans that are not alike
+  const auto here_of = [&](const Dimension& d) { return shapes.at(d.at.front().first)[d.at.front().second]; };
+  // A plan for one, of any dimension, may be another one; without given ranges the model says itself where it ends.
+  for (;;) {
+    auto extents = r.fit(session);
+    if (extents) {
+      r.extents_ = std::move(*extents);
+      break;
+    }
+    if (extents.error().kind == ErrorKind::internal) return tl::unexpected<Error>(extents.error());
+    bool changed = false;
+    if (extents.error().kind == ErrorKind::unsupported && --left == 0) return tl::unexpected<Error>(extents.error());
+    const bool too_far = extents.error().kind != ErrorKind::unsupported;  // the model itself ends before
+    for (Dimension& d : r.dimensions_) {
+      if (d.least != 1 || d.most == 1 || (too_far && open_ended)) continue;
+      (here_of(d) == 1 ? d.most : d.least) = here_of(d) == 1 ? 1 : 2;
+      changed = true;
+    }
+    if (!changed && open_ended) {  // the one that goes farthest beyond the base
+      const auto beyond = [&](const Dimension& d) { return d.most / std::max<std::int64_t>(here_of(d), 4); };
+      const auto far = std::max_element(r.dimensions_.begin(), r.dimensions_.end(),
+                                        [&](const Dimension& x, const Dimension& y) { return beyond(x) < beyond(y); });
+      if (beyond(*far) >= 2) far->most /= 2, changed = true;
+    }
+    if (!changed) return tl::unexpected<Error>(extents.error());
+  }
+  region::Plan& plan = r.plan_;
+  plan = r.base_->plan();
+  if (plan.images > 1) {
+    for (auto* list : {&plan.inputs, &plan.outputs}) {
+      for (region::Binding& b : *list) b.type.shape[0] /= plan.images, b.bytes /= plan.images;
+    }
+    plan.images = 1, plan.lanes = 1;
+  }
+  const auto own = r.point_of(shapes);
+  if (!own || !r.extents_.agrees(plan, *own)) return no("the tuned plan is another one than its decisions make");
+  plan.decisions.clear();
+  plan.decided_for = r.decided_->from;
+  std::size_t bytes = engine::kAlignment;
+  for (const auto& [id, tensor] : r.extents_.growing()) {
+    r.growing_at_[id] = bytes;
+    bytes += engine::round_up(tensor.bytes().size()) + engine::kAlignment;
+  }
+  auto memory = std::make_shared<engine::AlignedBytes>(bytes);
+  for (const auto& [id, tensor] : r.extents_.growing())
+    std::memcpy(memory->data() + r.growing_at_[id], tensor.bytes().data(), tensor.bytes().size());
+  r.growing_ = std::move(memory);
+  OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
+  const cpu::CapScope cap(most);
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    region::Region& region = plan.regions[i];
+    region.seconds = -1;
+    region.alternatives = {{region.tactic.name(), {because<cause::tactic_of_other_shapes>(r.decided_->from)}}};
+    if (packs_growing(region, r.extents_.growing()))
+      return no(fmt::format("region \"{}\" packs constants that depend on shapes", region.name));
+    r.layouts_.emplace_back();
+    if (region.packed.empty() || !r.extents_.varies(i)) continue;
+    const auto layout = cpu::packed_layout(region, plan);
+    if (!layout)
+      return no(fmt::format("region \"{}\", tactic {}: how constants are packed is not known", region.name, region.tactic.name()));
+    r.layouts_.back() = *layout;
+  }
+  return std::shared_ptr<const Resizer>(std::move(out));
+}
+
+Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) const {
+  const auto point = point_of(shapes);
+  if (!point) return no("the shapes are outside of what was found to be alike");
+  OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options_.cpu));
+  const cpu::CapScope cap(most);
+  region::Plan plan = plan_;
+  if (!extents_.set(plan, *point)) return no("an extent is too large");
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    region::Region& r = plan.regions[i];
+    if (!extents_.varies(i)) continue;
+    r.key = region::key(r, plan);
+    if (!r.packed.empty() && cpu::packed_layout(r, plan) != layouts_[i])
+      return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", r.name));
+  }
+  plan::plan_memory(plan);
+  std::map<region::BufferId, std::span<const std::byte>> others;
+  for (const auto& [id, begin] : growing_at_) {
+    const auto bytes = static_cast<std::size_t>(plan.buffers[static_cast<std::size_t>(id)].bytes);
+    if (bytes > extents_.growing().at(id).bytes().size()) return no("a constant would be longer than any that there was");
+    others[id] = {growing_->data() + begin, bytes};
+  }
+  if (decided_->images > 1) {
+    const std::int64_t images = shapes.at(base_->plan().inputs.front().name).front();
+    const int threads = options_.plan.threads > 0 ? options_.plan.threads : engine::available_cores();
+    if (images > 1) plan::repeat(plan, images, threads);
+  }
+  PipelineOptions said = options_;
+  said.import.shapes = shapes;
+  said.plan.follow = nullptr;
+  if (said.plan.threads == 0) said.plan.threads = engine::available_cores();
+  engine::Origin origin = base_->origin();
+  if (origin.model != nullptr) origin.build = build_text(said, {});
+  auto made = engine::Engine::resized(base_, std::move(plan), cpu::providers(), others, growing_, std::move(origin));
+  if (made) return made;
+  return no(made.error().message);  // a tactic that refuses these extents: they are planned
+}
+
+}  // namespace octavo::api

@@ -1,0 +1,58 @@
+// Engines of one model for other extents, made of one that was planned and timed, in milliseconds: the plan is the same but for its extents, which are
+// functions of the open dimensions (plan/parametric.h); constants are used where they are; only kernels are made.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/pipeline.h"
+#include "api/session.h"
+#include "api/shapes.h"
+#include "base/result.h"
+#include "engine/aligned.h"
+#include "engine/engine.h"
+#include "onnx/import/import.h"
+#include "plan/parametric.h"
+
+namespace octavo::api {
+
+class Resizer {
+ public:
+  /// `base`: the engine for `shapes` (of all inputs), on the host, which has the plan of `decided`. `ranges`: of the open dimensions; without them it
+  /// tries how far the model goes. Cost: some plannings without times. Errors: `unsupported`, why extents are no such functions; those of planning.
+  [[nodiscard]] static Result<std::shared_ptr<const Resizer>> create(const Session& session, const PipelineOptions& options,
+                                                                     const std::vector<onnx::InputInfo>& inputs,
+                                                                     const ShapeRanges& ranges, const Shapes& shapes,
+                                                                     std::shared_ptr<const engine::Engine> base,
+                                                                     std::shared_ptr<const plan::Decided> decided);
+
+  /// The engine for these shapes of all inputs. Errors: `unsupported` where it cannot be made in this way, and has to be planned.
+  [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes) const;
+
+ private:
+  /// An open dimension, and where it is.
+  struct Dimension {
+    std::vector<std::pair<std::string, std::size_t>> at;  ///< input, axis
+    std::int64_t least = 1, most = 1;
+  };
+  Resizer() = default;
+  [[nodiscard]] std::optional<plan::Point> point_of(const Shapes& shapes) const;
+  [[nodiscard]] Shapes shapes_at(const plan::Point& point) const;
+  [[nodiscard]] Result<plan::Parametric> fit(const Session& session) const;
+
+  PipelineOptions options_;
+  Shapes base_shapes_;
+  std::vector<Dimension> dimensions_;
+  std::shared_ptr<const engine::Engine> base_;
+  std::shared_ptr<const plan::Decided> decided_;
+  region::Plan plan_;  ///< of the base, of one image, without what was measured
+  plan::Parametric extents_;
+  std::vector<std::string> layouts_;  ///< of packed constants, by region
+  std::shared_ptr<const engine::AlignedBytes> growing_;
+  std::map<region::BufferId, std::size_t> growing_at_;
+};
+
+}  // namespace octavo::api
