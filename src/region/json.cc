@@ -154,18 +154,19 @@ std::string to_json(const Plan& plan) {
   json decisions = json::array(), devices = json::array();
   for (const DeviceUse& d : plan.devices) devices.push_back({{"name", d.name}, {"arena_bytes", d.arena_bytes}});
   for (const Decision& d : plan.decisions) decisions.push_back(decision(d));
-  const json out{{"format", detail::kFormat},
-                 {"model_name", plan.model_name},
-                 {"inputs", bindings(plan.inputs)},
-                 {"outputs", bindings(plan.outputs)},
-                 {"buffers", buffers},
-                 {"regions", regions},
-                 {"devices", devices},
-                 {"decisions", decisions},
-                 {"cost_source", plan.cost_source},
-                 {"threads", plan.threads},
-                 {"images", plan.images},
-                 {"lanes", plan.lanes}};
+  json out{{"format", detail::kFormat},
+           {"model_name", plan.model_name},
+           {"inputs", bindings(plan.inputs)},
+           {"outputs", bindings(plan.outputs)},
+           {"buffers", buffers},
+           {"regions", regions},
+           {"devices", devices},
+           {"decisions", decisions},
+           {"cost_source", plan.cost_source},
+           {"threads", plan.threads},
+           {"images", plan.images},
+           {"lanes", plan.lanes}};
+  for (const ir::OutputSize& s : plan.sizes) out["sizes"].push_back({s.output, s.axis, s.count});
   return out.dump(1, ' ', false, json::error_handler_t::replace);  // names that are not UTF-8 must not throw
 }
 
