@@ -21,7 +21,7 @@ FLAGS = {"avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512bw", "avx
          "amx": {"amx_tile", "amx_int8", "amx_bf16"}}
 EXTENSIONS = {"vbmi": "avx512vbmi", "avx512bf16": "avx512_bf16"}
 PACKAGES = {"serving": ("uvicorn", "starlette", "httptools", "orjson", "prometheus_client", "tritonclient", "grpc", "hpack"), "ray": ("ray",),
-            "torch": ("torch", "onnxscript"), "torchao": ("torchao",), "nncf": ("nncf",), "sklearn": ("sklearn",)}
+            "torch": ("torch", "onnxscript"), "torchvision": ("torchvision",), "torchao": ("torchao",), "nncf": ("nncf",), "sklearn": ("sklearn",)}
 NVRTC = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so")
 OTHERS = ("gpu", "nvrtc", "data", "long", "wheel", "user", "mkdocs", "cores2", "linux6.12", "asan", "tsan", "never")
 NEEDS = (*FLAGS, *EXTENSIONS, *PACKAGES, *OTHERS)

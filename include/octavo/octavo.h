@@ -341,18 +341,15 @@ class OCTAVO_API Engine {
   /// at once (each run takes an idle context or makes one). Errors: bad_input, which names the array and both shapes or types.
   [[nodiscard]] std::map<std::string, Array> run(const std::map<std::string, ConstView>& inputs) const;
   /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements, and none
-  /// overlapping an output. If the number of rows of an output depends on the run (NonMaxSuppression), the buffer must have room for the
-  /// largest number; rows of -1 follow the selected ones, and shape_of returns their number. Errors: usage while open; bad_input on a wrong
-  /// count or a null pointer.
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
-  /// The shape of output `output` (an index into outputs()) after a run that wrote its elements to `data` in host memory: the shape of
-  /// outputs(), with fewer rows if the run selected fewer. Arrays that run() makes have it. Errors: usage while open, or if there is no
-  /// such output.
-  [[nodiscard]] Shape shape_of(std::size_t output, const void* data) const;
+  /// overlapping an output. If data decide how large an output is (NonZero, NonMaxSuppression), its shape in outputs() is the largest, for which
+  /// the buffer must have room; `shapes`, if given, becomes the shapes of the results, whose elements are the first ones of the buffer along
+  /// every dimension, at the distances of the largest shape. Errors: usage while open; bad_input on a wrong count or a null pointer.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, std::vector<Shape>* shapes = nullptr) const;
   /// The same with memory of the host or of the engine's GPU. GPU memory at a multiple of 64 bytes is read and written without a copy.
   /// `stream`: a CUstream of that GPU; the run begins after its earlier work. null: a stream of the engine. Returns when the run is done.
   /// Errors: as above; bad_input for memory of a GPU that the engine does not use.
-  void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr) const;
+  void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr,
+           std::vector<Shape>* shapes = nullptr) const;
   /// Zeroed memory of the engine's GPU, at a multiple of 256 bytes; freed with the last copy of the pointer. Errors: unsupported for engines
   /// of another device; io if there is too little memory, with the amount that there is.
   [[nodiscard]] std::shared_ptr<void> gpu_memory(std::size_t bytes) const;
@@ -396,6 +393,9 @@ class OCTAVO_API Context {
   }
   /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage if `runs` is below 1.
   [[nodiscard]] RunTimes profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs = 50);
+  /// The shape of output `output` (an index into Engine::outputs()) after the last run has ended, as Engine::run says. Errors: usage if there is
+  /// no such output.
+  [[nodiscard]] Shape shape_of(std::size_t output) const;
   [[nodiscard]] int threads() const;
 
   /// `on`: from now on, each run with buffers counts NaN and infinities in the model's inputs and in every float tensor that a layer stores,

@@ -32,7 +32,7 @@
 #include "engine/version.h"
 #include "octavo/octavo.h"
 #include "onnx/import/external_files.h"
-#include "region/selected_rows.h"
+#include "region/sizes.h"
 #include "report/explain.h"
 
 namespace octavo {
@@ -90,6 +90,7 @@ constexpr region::DeviceId kGpu = 1;
 std::vector<TensorInfo> common_bindings(const engine::Engines& engines, std::vector<region::Binding> region::Plan::*which) {
   std::vector<TensorInfo> out;
   for (const region::Binding& b : engines.front()->plan().*which) out.push_back(api::to_public(b));
+  if (which == &region::Plan::outputs) out.resize(region::shown_outputs(engines.front()->plan()));
   for (const auto& e : engines) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const region::Binding& b = (e->plan().*which)[i];
@@ -108,6 +109,12 @@ std::vector<engine::Address> addresses(std::span<const Memory> memory) {
   return out;
 }
 
+std::vector<Shape> shapes_after(const engine::Context& context) {
+  std::vector<Shape> out;
+  for (std::size_t i = 0; i < region::shown_outputs(context.engine().plan()); ++i) out.push_back(context.shape_of(i));
+  return out;
+}
+
 }  // namespace
 
 /// One engine; or a model with open dimensions and the engines built from it (as handles, with their idle contexts); or a file of several.
@@ -123,8 +130,6 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;
   mutable std::map<const engine::Engine*, std::shared_ptr<const Impl>> built;
-  mutable std::once_flag selects_once;
-  mutable std::vector<char> selects_rows;
 
   static std::shared_ptr<const Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
     auto impl = std::make_shared<Impl>();
@@ -233,12 +238,6 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     auto& h = built[e.get()];
     if (!h) h = of(e, threads);
     return h;
-  }
-
-  /// By output: it has as many rows as a run selects.
-  const std::vector<char>& selects() const {
-    std::call_once(selects_once, [this] { selects_rows = region::selects_rows(engine->plan()); });
-    return selects_rows;
   }
 
   /// Calls `f` with an idle context, or a new one.
@@ -452,7 +451,8 @@ std::vector<TensorInfo> Engine::outputs() const {
     return impl_->named(std::move(out));
   }
   if (!impl_->model) return impl_->named(common_bindings(impl_->all(), &region::Plan::outputs));
-  for (const region::Binding& b : impl_->only("outputs")->plan().outputs) out.push_back(api::to_public(b));
+  const auto engine = impl_->only("outputs");
+  for (std::size_t i = 0; i < region::shown_outputs(engine->plan()); ++i) out.push_back(api::to_public(engine->plan().outputs[i]));
   return impl_->named(std::move(out));
 }
 
@@ -496,41 +496,39 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
   }
   std::map<std::string, Array> results;
   std::vector<void*> out;
-  for (const region::Binding& b : plan.outputs) {
+  for (std::size_t i = 0; i < region::shown_outputs(plan); ++i) {
+    const region::Binding& b = plan.outputs[i];
     Array& a = results[b.name];
     a.dtype = api::to_public(b.type.dtype);
     a.shape = b.type.shape;
     a.bytes.resize(static_cast<std::size_t>(ir::count(b.type.shape)) * ir::size_of(b.type.dtype));
     out.push_back(a.bytes.data());
   }
-  run(in, out);
-  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+  std::vector<Shape> shapes;
+  run(in, out, plan.sizes.empty() ? nullptr : &shapes);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
     Array& a = results[plan.outputs[i].name];
-    const Shape shape = shape_of(i, a.bytes.data());
-    if (shape == a.shape) continue;
-    a.shape = shape;
-    a.bytes.resize(static_cast<std::size_t>(ir::count(shape)) * size_of(a.dtype));
+    ir::move_together(a.bytes.data(), size_of(a.dtype), a.shape, shapes[i]);
+    a.shape = shapes[i];
+    a.bytes.resize(static_cast<std::size_t>(ir::count(a.shape)) * size_of(a.dtype));
   }
   return results;
 }
 
-Shape Engine::shape_of(std::size_t output, const void* data) const {
-  const region::Plan& plan = impl_->fixed("shape_of").plan();
-  if (output >= plan.outputs.size()) raise(ErrorKind::usage, fmt::format("shape_of: output {} of {}", output, plan.outputs.size()));
-  Shape shape = plan.outputs[output].type.shape;
-  if (impl_->selects()[output] != 0) shape[0] = region::selected_rows(plan.outputs[output], data);
-  return shape;
+void Engine::run(std::span<const void* const> inputs, std::span<void* const> outputs, std::vector<Shape>* shapes) const {
+  impl_->with_context([&](engine::Context& context) -> Status {
+    OCTAVO_CHECK(context.run(inputs, outputs));
+    if (shapes != nullptr) *shapes = shapes_after(context);
+    return {};
+  });
 }
 
-void Engine::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
-  impl_->with_context([&](engine::Context& context) { return context.run(inputs, outputs); });
-}
-
-void Engine::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream) const {
+void Engine::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream, std::vector<Shape>* shapes) const {
   const auto in = addresses(inputs), out = addresses(outputs);
   impl_->with_context([&](engine::Context& context) -> Status {
     const Status status = context.run(in, out, stream);
     const Status done = stream != nullptr ? context.wait() : Status();
+    if (status && done && shapes != nullptr) *shapes = shapes_after(context);
     return status ? done : status;
   });
 }
@@ -582,6 +580,12 @@ std::vector<NonFinite> Context::nonfinite() const {
   for (const api::NonFiniteTensor& t : impl_->counter->found())
     out.push_back({t.name, {t.onnx_nodes.begin(), t.onnx_nodes.end()}, t.nan, t.infinite, t.elements});
   return out;
+}
+
+Shape Context::shape_of(std::size_t output) const {
+  const std::size_t shown = region::shown_outputs(impl_->context->engine().plan());
+  if (output >= shown) raise(ErrorKind::usage, fmt::format("shape_of: output {} of {}", output, shown));
+  return impl_->context->shape_of(output);
 }
 
 int Context::threads() const {

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/float_environment.h"
 #include "region/bound_value.h"
+#include "region/sizes.h"
 
 namespace octavo::engine {
 namespace {
@@ -98,6 +99,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
     OCTAVO_TRY(c->executors_[d], device.executor(plan, own));
     OCTAVO_TRY(c->device_arenas_[d], device.allocate(static_cast<std::size_t>(plan.devices[d].arena_bytes)));
   }
+  c->counts_.resize(plan.outputs.size() - region::shown_outputs(plan));
   c->memory_.resize(lanes);
   c->first_.resize(plan.buffers.size());
   for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -130,16 +132,18 @@ std::byte* Context::place_in_arena(const region::Buffer& b, std::size_t lane_off
 
 Status Context::bind(std::span<const Address> inputs, std::span<const Address> outputs) {
   const region::Plan& plan = engine_->plan();
-  if (inputs.size() != plan.inputs.size() || outputs.size() != plan.outputs.size()) {
+  const std::size_t shown = plan.outputs.size() - counts_.size();
+  if (inputs.size() != plan.inputs.size() || (outputs.size() != plan.outputs.size() && outputs.size() != shown)) {
     return fail(ErrorKind::bad_input, fmt::format("run: {} inputs and {} outputs given, \"{}\" has {} and {}", inputs.size(),
-                                                  outputs.size(), plan.model_name, plan.inputs.size(), plan.outputs.size()));
+                                                  outputs.size(), plan.model_name, plan.inputs.size(), shown));
   }
+  const auto output_at = [&](std::size_t i) { return i < outputs.size() ? outputs[i] : Address{&counts_[i - shown]}; };
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const region::Buffer& b = plan.buffers[i];
     if (b.kind != BufferKind::input && b.kind != BufferKind::output) continue;
     const bool in = b.kind == BufferKind::input;
     const auto binding = static_cast<std::size_t>(b.binding);
-    const Address& given = in ? inputs[binding] : outputs[binding];
+    const Address given = in ? inputs[binding] : output_at(binding);
     const auto where = [&] {
       return fmt::format("run: {} {} \"{}\"", in ? "input" : "output", binding, (in ? plan.inputs : plan.outputs)[binding].name);
     };
@@ -156,7 +160,8 @@ Status Context::bind(std::span<const Address> inputs, std::span<const Address> o
   for (const Bridge& bridge : bridges_) {
     const auto bound = static_cast<std::size_t>(bridge.bound), inner = static_cast<std::size_t>(bridge.inner);
     const region::Buffer& b = plan.buffers[bound];
-    const Address& given = (bridge.input ? inputs : outputs)[static_cast<std::size_t>(b.binding)];
+    const auto binding = static_cast<std::size_t>(b.binding);
+    const Address given = bridge.input ? inputs[binding] : output_at(binding);
     const region::Buffer& own = plan.buffers[inner];
     const bool fits =
         given.space == own.space && reinterpret_cast<std::uintptr_t>(given.at) % static_cast<std::uintptr_t>(own.alignment) == 0;
@@ -280,6 +285,10 @@ Status Context::run(std::span<const void* const> inputs, std::span<void* const> 
   for (const void* at : inputs) in_.push_back({const_cast<void*>(at)});  // never written: only stores name output buffers
   for (void* at : outputs) out_.push_back({at});
   return run(in_, out_, nullptr, observer);
+}
+
+ir::Shape Context::shape_of(std::size_t output) const {
+  return region::shape_after(engine_->plan(), output, counts_);
 }
 
 Result<double> Context::time(std::size_t first, std::size_t last, int runs) {

@@ -165,7 +165,8 @@ class Context {
                                                                SharedMemory* shared = nullptr);
 
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
-  /// aligned to their element size, exactly as many bytes; outputs overlap nothing. Allocates nothing. `bad_input` on a wrong count
+  /// aligned to their element size, exactly as many bytes; outputs overlap nothing. The outputs that say sizes of others, which are last
+  /// (region::shown_outputs), may be left out: `shape_of` tells what they say. Allocates nothing. `bad_input` on a wrong count
   /// or a null address.
   [[nodiscard]] Status run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer = nullptr);
   /// The same with memory of any device. Where a binding is copied to or from a device, memory of that device takes the place of the
@@ -189,6 +190,10 @@ class Context {
   [[nodiscard]] Status repeat(std::size_t region, const region::Memory& memory);
   /// Every byte of the host threads' scratch; kernels may not depend on what it holds.
   void fill_scratch(std::byte value) { host_->fill_scratch(value); }
+
+  /// The shape of output `output` of the plan after a run that has ended: smaller than its binding's where data decide (Plan::sizes). Of runs that
+  /// gave the outputs without counts.
+  [[nodiscard]] ir::Shape shape_of(std::size_t output) const;
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return host_->threads(); }
@@ -229,6 +234,7 @@ class Context {
   std::vector<Bridge> bridges_;
   std::vector<char> skipped_;  ///< by region: a transfer that this run leaves out
   std::vector<Address> in_, out_;
+  std::vector<std::int64_t> counts_;  ///< outputs that say sizes, where the caller has no memory for them
 };
 
 }  // namespace octavo::engine

@@ -226,6 +226,7 @@ Graph compact(const Graph& g) {
   for (const ValueId v : g.inputs) out.inputs.push_back(renamed[idx(v)]);
   for (const ValueId v : g.outputs) out.outputs.push_back(renamed[idx(v)]);
   out.output_names = g.output_names;
+  out.sizes = g.sizes;
   return out;
 }
 

@@ -80,6 +80,13 @@ struct Node {
   OCTAVO_OUT_OF_LINE(Node);
 };
 
+/// Dimension `axis` of graph output `output` has as many elements as graph output `count` says when a run ends, an s64 scalar: the first of
+/// its static extent, which is room for the most. Outputs that say sizes are behind all others.
+struct OutputSize {
+  int output = 0, axis = 0, count = 0;
+  bool operator==(const OutputSize&) const = default;
+};
+
 /// Owns nodes and values; ids are stable, dead entries stay until `compact`. Nodes are stored in any order; use `order()`.
 class Graph {
  public:
@@ -88,6 +95,7 @@ class Graph {
   std::vector<ValueId> inputs;            ///< in the model's order
   std::vector<ValueId> outputs;           ///< one value may be listed twice
   std::vector<std::string> output_names;  ///< parallel to outputs (a value may be an output under several names)
+  std::vector<OutputSize> sizes;          ///< of outputs whose extents data decide
 
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] Node& node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }

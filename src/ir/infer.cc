@@ -177,6 +177,7 @@ Result<std::vector<TensorType>> infer(const Graph& g, const Node& node) {
       case Op::deform_conv:
       case Op::recurrent:
       case Op::det:
+      case Op::non_zero:
       case Op::non_max_suppression: return detail::infer_other(at);
       default: break;
     }

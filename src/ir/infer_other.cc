@@ -219,6 +219,7 @@ Result<Types> infer_other(const Inference& at) {
     case Op::roi_align: return roi_align(at);
     case Op::deform_conv: return deform_conv(at);
     case Op::recurrent: return recurrent(at);
+    case Op::non_zero: OCTAVO_CHECK(at.need_rank(0, 1, 1)); return Types{{DType::s64, x.shape}, {DType::s64, {}}};
     case Op::det: {
       OCTAVO_CHECK(at.need_float(0));
       OCTAVO_CHECK(at.need_rank(0, 2, 32));

@@ -101,6 +101,7 @@ class Printer {
       if (i < g_.output_names.size()) out_ += fmt::format(" as {}", quoted(g_.output_names[i]));
       out_ += '\n';
     }
+    for (const OutputSize& s : g_.sizes) out_ += fmt::format("size {} {} {}\n", s.output, s.axis, s.count);
     return std::move(out_);
   }
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -122,6 +124,13 @@ class Parser {
       }
       g_.outputs.push_back(v);
       g_.output_names.push_back(name);
+    } else if (in.take_word("size")) {
+      std::array<int, 3> at{};
+      for (int& n : at) {
+        const auto w = in.word();
+        if (!w || std::from_chars(w->data(), w->data() + w->size(), n).ec != std::errc()) return bad("size needs three numbers");
+      }
+      g_.sizes.push_back({at[0], at[1], at[2]});
     } else {
       OCTAVO_CHECK(node(in));
     }

@@ -132,6 +132,16 @@ Status check_interface(const Graph& g) {
   }
   if (g.output_names.size() != g.outputs.size())
     return bad(fmt::format("{} outputs, {} output names", g.outputs.size(), g.output_names.size()));
+  const auto outputs = static_cast<int>(g.outputs.size());
+  for (const OutputSize& s : g.sizes) {
+    if (s.output < 0 || s.count <= s.output || s.count >= outputs || !exists(g, g.outputs[static_cast<std::size_t>(s.output)]) ||
+        !exists(g, g.outputs[static_cast<std::size_t>(s.count)]))
+      return bad(fmt::format("size {} {} {}: the graph has {} outputs", s.output, s.axis, s.count, outputs));
+    const TensorType &of = g.type(g.outputs[static_cast<std::size_t>(s.output)]),
+                     &count = g.type(g.outputs[static_cast<std::size_t>(s.count)]);
+    if (s.axis < 0 || static_cast<std::size_t>(s.axis) >= of.shape.size() || count != TensorType{DType::s64, {}})
+      return bad(fmt::format("size {} {} {}: of {}, counted by {}", s.output, s.axis, s.count, to_string(of), to_string(count)));
+  }
   for (const ValueId v : g.outputs) {
     if (!exists(g, v)) return bad(fmt::format("graph output %{} does not exist", v));
     const NodeId p = g.value(v).producer;

@@ -105,15 +105,19 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   }
   check_places(places, results);
   check_apart(wanted, held, results, lent);
+  std::vector<Shape> shapes_of_results;
   {
     const nb::gil_scoped_release release;
-    bound->run(in, out);
+    bound->run(in, out, &shapes_of_results);
   }
-  for (std::size_t i = 0; i < results.size(); ++i) {  // as many rows as the run selected
-    const Shape shape = bound->shape_of(i, out[i]);
+  for (std::size_t i = 0; i < results.size(); ++i) {  // as much as there is where data decide
+    const Shape& shape = shapes_of_results[i];
     if (shape == results[i].shape) continue;
-    const nb::object rows = nb::module_::import_("builtins").attr("slice")(shape[0]);
-    answer[results[i].name.c_str()] = made[i].array.attr("__getitem__")(rows);
+    const nb::object slice = nb::module_::import_("builtins").attr("slice");
+    nb::list parts;
+    for (const std::int64_t extent : shape) parts.append(slice(extent));
+    const char* name = results[i].name.c_str();
+    answer[name] = numpy.attr("ascontiguousarray")(nb::object(answer[name]).attr("__getitem__")(nb::tuple(parts)));
   }
   return answer;
 }

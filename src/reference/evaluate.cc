@@ -30,6 +30,7 @@ Result<Tensors> dispatch(const Args& a) {
     case Op::bitwise:
     case Op::bit_cast:
     case Op::math:
+    case Op::non_zero:
     case Op::det: return eval_index(a);
     case Op::grid_sample:
     case Op::roi_align:

@@ -1,4 +1,4 @@
-// scatter, top_k, cumulate, bitwise, bit_cast, math, det.
+// scatter, top_k, cumulate, bitwise, bit_cast, math, non_zero, det.
 //   scatter    updates in row-major order of the indices; negative indices count from the end
 //   top_k      equal elements: the lower index first; NaN is larger than all. Unsorted results are sorted too
 //   cumulate   floats in f32, from the first element (from the last when reversed); integers wrap
@@ -241,6 +241,18 @@ Tensors det(const Args& a) {
   return {from_floats(y, a.out())};
 }
 
+Tensors non_zero(const Args& a) {
+  Tensor positions(a.out(0)), count(a.out(1));
+  const auto to = positions.mutable_data<std::int64_t>();
+  std::size_t n = 0;
+  for (std::int64_t i = 0; i < a.in[0].size(); ++i) {
+    if (a.in[0].at(i) != 0) to[n++] = i;
+  }
+  std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), 0);
+  count.mutable_data<std::int64_t>()[0] = static_cast<std::int64_t>(n);
+  return {positions, count};
+}
+
 }  // namespace
 
 Result<Tensors> eval_index(const Args& a) {
@@ -251,6 +263,7 @@ Result<Tensors> eval_index(const Args& a) {
     case Op::bitwise: return bitwise(a);
     case Op::math: return math(a);
     case Op::det: return det(a);
+    case Op::non_zero: return non_zero(a);
     default: {  // bit_cast
       Tensor y(a.out());
       if (a.in[0].size() != 0) std::memcpy(y.mutable_bytes().data(), a.in[0].bytes().data(), a.in[0].bytes().size());

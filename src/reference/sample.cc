@@ -140,7 +140,8 @@ Result<Tensors> roi_align(const Args& a) {
   std::vector<float> y(idx(ir::count(out)));
   for (std::int64_t r = 0; r < out[0]; ++r) {
     const std::int64_t batch = batches[idx(r)];
-    if (batch < 0 || batch >= x[0]) return a.error(ErrorKind::bad_input, "batch index {} of {} images", batch, x[0]);
+    if (batch < 0) continue;  // zeros
+    if (batch >= x[0]) return a.error(ErrorKind::bad_input, "batch index {} of {} images", batch, x[0]);
     const float shift = half ? 0.5F : 0.0F;
     const float* roi = rois.data() + 4 * r;
     const float left = roi[0] * scale - shift, top = roi[1] * scale - shift;
@@ -166,8 +167,10 @@ Result<Tensors> roi_align(const Args& a) {
               (static_cast<float>(i % out[3]) + (static_cast<float>(k % columns) + 0.5F) / static_cast<float>(columns)) * bin_w;
           const Neighbours at = roi_neighbours(py, px, x[2], x[3]);
           for (int q = 0; q < 4; ++q) {
-            const float v = at.weight[q] * plane[at.at[q]];
-            result = !largest ? result + v : first ? v : std::max(result, v);
+            const float tap = plane[at.at[q]];
+            result = !largest ? std::fma(tap, at.weight[q], result)
+                     : first  ? at.weight[q] * tap
+                              : std::max(result, at.weight[q] * tap);
             first = false;
           }
         }

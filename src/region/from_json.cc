@@ -35,6 +35,15 @@ class Reader {
     each(j, "devices", [&](const json& e) { p.devices.push_back({text(e, "name"), integer(e, "arena_bytes", 0, kMaxBytes)}); });
     each(j, "inputs", [&](const json& e) { p.inputs.push_back(binding(e)); });
     each(j, "outputs", [&](const json& e) { p.outputs.push_back(binding(e)); });
+    if (has(j, "sizes")) {
+      each(j, "sizes", [&](const json& e) {
+        const bool three = e.is_array() && e.size() == 3 && std::all_of(e.begin(), e.end(), [](const json& n) {
+                             return n.is_number_integer() && n >= 0 && n < (1 << 20);
+                           });
+        if (!three) return complain("a size is not three numbers");
+        p.sizes.push_back({e[0].get<int>(), e[1].get<int>(), e[2].get<int>()});
+      });
+    }
     each(j, "buffers", [&](const json& e) { p.buffers.push_back(buffer(e)); });
     each(j, "regions", [&](const json& e) { p.regions.push_back(region(e)); });
     each(j, "decisions", [&](const json& e) { p.decisions.push_back(decision(e)); });

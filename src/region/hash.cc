@@ -123,6 +123,9 @@ std::string hash_of(const Plan& plan, const Content& content) {
     d.number(plan.images);
     d.number(plan.lanes);
   }
+  for (const ir::OutputSize& s : plan.sizes) {
+    for (const int n : {s.output, s.axis, s.count}) d.number(n);
+  }
   return d.result();
 }
 

@@ -167,6 +167,7 @@ std::string to_json(const Plan& plan) {
            {"images", plan.images},
            {"lanes", plan.lanes}};
   if (!plan.decided_for.empty()) out["decided_for"] = plan.decided_for;
+  for (const ir::OutputSize& s : plan.sizes) out["sizes"].push_back({s.output, s.axis, s.count});
   return out.dump(1, ' ', false, json::error_handler_t::replace);  // names that are not UTF-8 must not throw
 }
 

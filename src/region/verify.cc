@@ -7,6 +7,7 @@
 #include "ir/infer.h"
 #include "region/in_place.h"
 #include "region/region.h"
+#include "region/sizes.h"
 #include "region/stage_graph.h"
 #include "region/store_results.h"
 
@@ -54,10 +55,24 @@ class Verifier {
     }
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i) OCTAVO_CHECK(buffer(i));
     OCTAVO_CHECK(every_binding_once());
+    OCTAVO_CHECK(sizes());
     return arena();
   }
 
  private:
+  Status sizes() const {
+    const std::size_t shown = shown_outputs(plan_);
+    for (const ir::OutputSize& s : plan_.sizes) {
+      const auto output = static_cast<std::size_t>(s.output), count = static_cast<std::size_t>(s.count);
+      const bool there = s.output >= 0 && output < shown && s.count >= 0 && count >= shown && count < plan_.outputs.size() &&
+                         s.axis >= 0 && static_cast<std::size_t>(s.axis) < plan_.outputs[output].type.shape.size() &&
+                         plan_.outputs[count].type == ir::TensorType{ir::DType::s64, {}} && plan_.outputs[output].strides.empty() &&
+                         plan_.images == 1;
+      if (!there) return bad(fmt::format("size {} {} {} of {} outputs", s.output, s.axis, s.count, plan_.outputs.size()));
+    }
+    return {};
+  }
+
   Status devices() const {
     if (plan_.devices.empty() || plan_.devices.size() > kMostDevices)
       return bad(fmt::format("{} devices, needs 1 to {}", plan_.devices.size(), kMostDevices));

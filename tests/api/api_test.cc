@@ -369,4 +369,37 @@ TEST(Api, TheNumberOfEnginesIsLimited) {
   EXPECT_THROW((void)Engine::build(kFloat, o), Exception);
 }
 
+/// y = NonZero(x), x f32[2,3].
+constexpr char kNonZero[] =
+    "\x08\x08\x3a\x34\x0a\x0f\x0a\x01\x78\x12\x01\x79\x22\x07\x4e\x6f\x6e\x5a\x65\x72\x6f\x12\x01\x67\x5a\x13\x0a\x01"
+    "\x78\x12\x0e\x0a\x0c\x08\x01\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03\x62\x09\x0a\x01\x79\x12\x04\x0a\x02\x08\x07"
+    "\x42\x04\x0a\x00\x10\x0d";
+
+TEST(Sizes, ThatDataDecide) {
+  BuildOptions o;
+  o.effort = 0;
+  const Engine e = Engine::build(std::as_bytes(std::span(kNonZero, sizeof(kNonZero) - 1)), o);
+  ASSERT_EQ(e.outputs().size(), 1U);
+  EXPECT_EQ(e.outputs()[0].shape, (octavo::Shape{2, 6}));  // room for the most
+  const std::vector<float> some{0, 1, 0, 2, 0, 3}, none(6), all(6, 1);
+  const auto y = e.run({{"x", octavo::view(some, {2, 3})}}).at("y");
+  EXPECT_EQ(y.shape, (octavo::Shape{2, 3}));
+  const auto positions = y.as<std::int64_t>();
+  EXPECT_EQ(std::vector<std::int64_t>(positions.begin(), positions.end()), (std::vector<std::int64_t>{0, 1, 1, 1, 0, 2}));
+  EXPECT_EQ(e.run({{"x", octavo::view(none, {2, 3})}}).at("y").shape, (octavo::Shape{2, 0}));
+  std::vector<std::int64_t> room(12);
+  octavo::Context context(e);
+  for (const auto& [x, count] : {std::pair(&some, 3), {&none, 0}, {&all, 6}}) {
+    const void* in[] = {x->data()};
+    void* out[] = {room.data()};
+    std::vector<octavo::Shape> shapes;
+    e.run(in, out, &shapes);
+    ASSERT_EQ(shapes, (std::vector<octavo::Shape>{{2, count}}));
+    context.run(in, out);
+    EXPECT_EQ(context.shape_of(0), shapes[0]);
+    if (count > 0) EXPECT_EQ(room[6 + static_cast<std::size_t>(count) - 1], 2);  // rows are as far apart as in the largest shape
+  }
+  EXPECT_EQ(thrown([&] { (void)context.shape_of(1); }).kind(), Exception::Kind::usage);
+}
+
 }  // namespace

@@ -126,6 +126,22 @@ def test_several_inputs(tmp_path, two_inputs):
     assert text == 'error: nothing for input "b" f32[N,3]; give --input b=FILE\n'
 
 
+def test_sizes_that_data_decide(tmp_path):
+    nodes = [helper.make_node("NonZero", ["x"], ["where"]), helper.make_node("Neg", ["x"], ["y"])]
+    values = [helper.make_tensor_value_info(n, t, s) for n, t, s in (("x", TensorProto.FLOAT, [2, 3]), ("where", TensorProto.INT64, None), ("y", TensorProto.FLOAT, None))]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "sizes", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    octavo("build", tmp_path / "m.onnx", "-o", tmp_path / "m.octavo", "--effort", 0)
+    for x in (np.float32([[0, 1, 0], [2, 0, 3]]), np.zeros((2, 3), np.float32)):
+        np.save(tmp_path / "x.npy", x)
+        for source in ("m.onnx", "m.octavo"):
+            octavo("run", tmp_path / source, "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
+            with np.load(tmp_path / "y.npz") as y:
+                assert sorted(y) == ["where", "y"]
+                np.testing.assert_array_equal(y["where"], np.array(np.nonzero(x)))
+        octavo("check", tmp_path / "m.onnx", "--input", tmp_path / "x.npy")
+        assert "where" in octavo("check", tmp_path / "m.onnx", "--against", "onnxruntime", "--input", tmp_path / "x.npy")
+
+
 def test_engine_files(tmp_path):
     engine = tmp_path / "d.octavo"
     text = octavo("build", QDQ, "-o", engine, "--threads", 1, "--effort", 0, "--no-model")  # which keeps the options of the build, too

@@ -109,6 +109,7 @@ constexpr Good kGood[] = {
     {"deform_conv x w off o mask {group=2}", "f32[2,12,6,8]"},
     {"recurrent rx rw rr rb rl rh rh rp {cell=\"lstm\"}", "f32[5,1,2,4], f32[1,2,4], f32[1,2,4]"},
     {"det mat", "f32[2]"},
+    {"non_zero v", "s64[7], s64[]"},
     {"non_max_suppression boxes scores s s {count=5}", "s64[5,3]"},
     {"relu x", "f32[2,6,8,10]"},
     {"relu i", "s64[3,4]"},

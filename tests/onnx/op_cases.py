@@ -5,6 +5,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import op_cases_sizes
 import op_cases_wide
 
 F = TensorProto.FLOAT
@@ -12,8 +13,7 @@ F = TensorProto.FLOAT
 
 class Case:
     """One model and its inputs. `steps`: allowed difference of integer outputs, in codes. `rel`: of floats, relative to the largest value.
-    `peer`: ONNX Runtime has the operator. `prefix`: the result has as many rows as there may be; ONNX Runtime's are the first of them."""
-    prefix = False
+    `peer`: ONNX Runtime has the operator."""
 
     def __init__(self, name, model, feeds, rel=2e-5, steps=0):
         self.name, self.model, self.rel, self.steps, self.peer = name, model, rel, steps, True
@@ -477,7 +477,7 @@ def half(c):
 
 def all_cases():
     c = Cases()
-    for family in (conv, gemm, pool, activation, elementwise, move, reduce, resize, norm, shape, quant, half, *op_cases_wide.FAMILIES):
+    for family in (conv, gemm, pool, activation, elementwise, move, reduce, resize, norm, shape, quant, half, *op_cases_wide.FAMILIES, *op_cases_sizes.FAMILIES):
         first, c.peer = len(c.list), True
         family(c)
         for case in c.list[first:]:

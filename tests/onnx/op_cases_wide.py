@@ -119,9 +119,7 @@ def sample(c):
     boxes, scores = np.concatenate([corner, corner + np.float32(0.4)], -1), c.rng.permutation(12).reshape(1, 2, 6).astype(np.float32) / 16
     limits = {"n": np.int64([2]), "iou": np.float32([0.5]), "least": np.float32([0.0])}
     c.op("nms", "NonMaxSuppression", {"b": boxes, "s": scores}, limits, opset=11, out=S64)
-    c.list[-1].prefix = True
     c.op("nms_centre", "NonMaxSuppression", {"b": boxes, "s": scores}, limits, opset=10, out=S64, center_point_box=1)
-    c.list[-1].prefix = True
     c.op("deform_conv", "DeformConv", {"x": c.real(1, 2, 5, 5), "o": c.real(1, 18, 3, 3, scale=0.3)}, {"w": c.real(4, 2, 3, 3)}, opset=19, order=["x", "w", "o"],
          kernel_shape=[3, 3], rel=2e-4)
     c.op("deform_conv_mask", "DeformConv", {"x": c.real(1, 4, 5, 5), "o": c.real(1, 16, 4, 4, scale=0.3), "m": c.real(1, 8, 4, 4)}, {"w": c.real(2, 2, 2, 2), "b": c.real(2)},

@@ -132,6 +132,7 @@ void add_indexed(std::vector<Form>& to) {
         {{"cell", std::string(cell)}, {"activations", std::string(functions)}}, cell);
   }
   add(to, Op::det, {{{3, 4, 4}}});
+  add(to, Op::non_zero, {{{37}}});
   add(to, Op::non_max_suppression, {{{1, 20, 4}}, {{1, 2, 20}}, {{1}}, {{1}}}, {{"count", std::int64_t{6}}});
 }
 

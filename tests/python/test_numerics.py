@@ -61,13 +61,44 @@ def test_a_run_after_another_has_its_own_size():
     assert [len(engine.run({"b": BOXES, "s": SCORES * f})["rows"]) for f in (1, .43, 0, 1)] == [2, 1, 0, 2]
 
 
-def test_what_would_take_filled_rows_for_boxes_is_refused_by_name():
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("least", [.4, .97, 0])
+def test_what_reads_selected_rows_reads_these_alone(device, least):
     feeds = {"b": BOXES, "s": SCORES}
     nodes = [SELECT, ("Gather", ["rows", "column"], ["index"], {"axis": 1}), ("Squeeze", ["index", "one"], ["flat"], {}),
-             ("Squeeze", ["b", "zero"], ["all"], {}), ("Gather", ["all", "flat"], ["chosen"], {"axis": 0})]
-    model = model_of(nodes, feeds, {"chosen": F}, {**LIMITS, "column": np.int64([2]), "one": np.int64([1]), "zero": np.int64([0])})
-    with pytest.raises(octavo.UnsupportedError, match='node "Gather_4" .*reads the rows that NonMaxSuppression "NonMaxSuppression_0" selects'):
-        octavo.build(model)
+             ("Squeeze", ["b", "zero"], ["all"], {}), ("Gather", ["all", "flat"], ["chosen"], {"axis": 0}), ("ReduceSum", ["chosen", "zero"], ["sum"], {"keepdims": 0}),
+             ("Concat", ["chosen", "all"], ["both"], {"axis": 0}), ("Shape", ["chosen"], ["shape"], {})]
+    model = model_of(nodes, feeds, {"chosen": F, "sum": F, "both": F, "shape": S64},
+                     {**LIMITS, "t": np.float32([least]), "column": np.int64([2]), "one": np.int64([1]), "zero": np.int64([0])})
+    expected, got = peer(model, feeds), ours(model, feeds, device=device)
+    for name, a in expected.items():
+        assert got[name].shape == a.shape, name
+        np.testing.assert_allclose(got[name], a, rtol=1e-6, atol=1e-5, err_msg=name)
+
+
+def test_sizes_of_an_engine_file_and_of_places_for_results(tmp_path):
+    nodes = [("NonZero", ["x"], ["where"], {}), ("Transpose", ["where"], ["pairs"], {"perm": [1, 0]}), ("GatherND", ["x", "pairs"], ["values"], {})]
+    x = np.float32([[0, 1, 2], [0, 0, 3]])
+    engine = octavo.build(model_of(nodes, {"x": x}, {"where": S64, "values": F}, {}), timing_cache="none", effort=0)
+    engine.save(str(tmp_path / "m.engine"))
+    for one in (engine, octavo.load(str(tmp_path / "m.engine"))):
+        assert [(o["name"], tuple(o["shape"])) for o in one.outputs] == [("where", (2, 6)), ("values", (6,))]
+        for factor, rows in ((1, 3), (0, 0), (1, 3)):
+            got = one.run({"x": x * np.float32(factor)})
+            np.testing.assert_array_equal(got["where"], np.array(np.nonzero(x * factor)))
+            np.testing.assert_array_equal(got["values"], (x * factor)[np.nonzero(x * factor)])
+            assert got["values"].shape == (rows,) and got["where"].flags.c_contiguous
+        place = np.zeros(6, np.float32)
+        got = one.run({"x": x}, outputs={"values": place})
+        np.testing.assert_array_equal(got["values"], [1, 2, 3])
+        np.testing.assert_array_equal(place[:3], [1, 2, 3])
+
+
+def test_sizes_that_nothing_says_to_be_equal_are_refused_by_name():
+    nodes = [("NonZero", ["x"], ["a"], {}), ("NonZero", ["y"], ["b"], {}), ("Add", ["a", "b"], ["c"], {})]
+    feeds = {"x": np.float32([1, 0, 2]), "y": np.float32([0, 1, 2])}
+    with pytest.raises(octavo.UnsupportedError, match='node "Add_2".*"a" and "b" have sizes that data decide .NonZero_0 and NonZero_1., and nothing says that they are equal'):
+        octavo.build(model_of(nodes, feeds, {"c": S64}, {}))
 
 
 # ---- NaN

@@ -139,6 +139,7 @@ std::vector<Case> index_cases() {
       {Op::scatter, {three, s64({2}, {2, 2}), s64({2}, {5, 4})}, scatter("elements", "max"), {1, 2, 5}},
       {Op::scatter, {three, s64({2}, {2, 2}), s64({2}, {5, -4})}, scatter("elements", "min"), {1, 2, -4}},
       {Op::scatter, {s64({2, 2}, {1, 2, 3, 4}), s64({1, 1}, {1}), s64({1, 2}, {7, 8})}, scatter("nd", "none"), {1, 2, 7, 8}},
+      {Op::non_zero, {row({0, -2, 0, 0.5F, 0})}, {}, {1, 3, 0, 0, 0}, 0, {}, {{2}}},
       {Op::top_k, {row({1, 9, 9, 3})}, {{"k", std::int64_t{2}}, {"axis", std::int64_t{0}}}, {9, 9}, 0, {}, {{1, 2}}},
       {Op::top_k,
        {s64({2, 3}, {3, 1, 2, 5, 4, 6})},

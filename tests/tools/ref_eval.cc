@@ -13,6 +13,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "ir/output_sizes.h"
 #include "ir/text.h"
 #include "onnx/import/import.h"
 #include "quant/normal_form.h"
@@ -96,7 +97,8 @@ Result<int> run_job(const std::vector<std::string>& fields) {
     }
     feeds.push_back(arrays[name]);
   }
-  OCTAVO_TRY(const std::vector<Tensor> results, reference::evaluate(model.graph, feeds));
+  OCTAVO_TRY(std::vector<Tensor> results, reference::evaluate(model.graph, feeds));
+  ir::cut_results(results, model.graph.sizes);
   for (std::size_t i = 0; i < results.size(); ++i) OCTAVO_CHECK(write_npy(fields[1] + std::to_string(i) + ".npy", results[i]));
   return static_cast<int>(results.size());
 }

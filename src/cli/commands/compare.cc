@@ -10,6 +10,7 @@
 #include "cli/commands/pairing.h"
 #include "cli/inputs/late.h"
 #include "ir/text.h"
+#include "region/sizes.h"
 
 namespace octavo::cli {
 namespace {
@@ -92,6 +93,7 @@ Result<Other> open_octavo(const ModelOptions& model, const std::string& path, co
   OCTAVO_TRY(out.context, engine::Context::create(out.loaded.engine, out.loaded.threads));
   out.inputs = out.loaded.engine->plan().inputs;
   out.outputs = out.loaded.engine->plan().outputs;
+  out.outputs.resize(region::shown_outputs(out.loaded.engine->plan()));
   return out;
 }
 
@@ -214,14 +216,15 @@ Result<int> compare(const ModelOptions& model, const CompareOptions& o, const Lo
                                             : open_onnxruntime(path, first, feeds, model.build.plan.threads, *progress));
   const region::Plan& plan = first.engine->plan();
   OCTAVO_TRY(const Pairing inputs, pair_up("input", plan.inputs, model.path, other.inputs, other.name));
-  OCTAVO_TRY(const Pairing outputs, pair_up("output", plan.outputs, model.path, other.outputs, other.name));
+  const std::vector<region::Binding> shown(plan.outputs.begin(),
+                                           plan.outputs.begin() + static_cast<std::ptrdiff_t>(region::shown_outputs(plan)));
+  OCTAVO_TRY(const Pairing outputs, pair_up("output", shown, model.path, other.outputs, other.name));
   std::vector<std::string> notes;
-  for (std::string text :
-       {said("input", inputs, plan.inputs, other.inputs), said("output", outputs, plan.outputs, other.outputs)}) {
+  for (std::string text : {said("input", inputs, plan.inputs, other.inputs), said("output", outputs, shown, other.outputs)}) {
     if (!text.empty()) notes.push_back(std::move(text));
   }
   std::vector<Row> rows;
-  for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+  for (std::size_t k = 0; k < shown.size(); ++k) {
     Row row;
     row.name = plan.outputs[k].name, row.other = other.outputs[outputs.to[k]].name, row.type = plan.outputs[k].type;
     rows.push_back(std::move(row));
@@ -229,12 +232,14 @@ Result<int> compare(const ModelOptions& model, const CompareOptions& o, const Lo
   OCTAVO_TRY(const auto context, engine::Context::create(first.engine, first.threads));
   for (std::size_t f = 0; f < feeds.size(); ++f) {
     progress->step(fmt::format("run {} of {}", f + 1, feeds.size()));
-    OCTAVO_TRY(const auto mine, api::run(*context, feeds[f].tensors));
+    OCTAVO_TRY(auto mine, api::run(*context, feeds[f].tensors));
+    ir::cut_results(mine, plan.sizes);
     std::vector<ir::Tensor> theirs;
     if (other.context != nullptr) {
       std::vector<ir::Tensor> fed(feeds[f].tensors.size());
       for (std::size_t i = 0; i < fed.size(); ++i) fed[inputs.to[i]] = feeds[f].tensors[i];
       OCTAVO_TRY(theirs, api::run(*other.context, fed));
+      ir::cut_results(theirs, other.context->engine().plan().sizes);
     } else {
       theirs = other.results[f];
     }

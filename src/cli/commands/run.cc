@@ -16,7 +16,7 @@
 #include "cli/outputs/hint.h"
 #include "cli/outputs/results.h"
 #include "cli/print.h"
-#include "region/selected_rows.h"
+#include "region/sizes.h"
 
 namespace octavo::cli {
 namespace {
@@ -30,18 +30,6 @@ struct Options {
   bool debug_memory = false;
   bool count_nonfinite = false;
 };
-
-/// Outputs with as many rows as a run selects are cut to those.
-void cut_rows(std::vector<ir::Tensor>& outputs, const region::Plan& plan, const std::vector<char>& selects) {
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    if (selects[k] == 0) continue;
-    ir::Shape shape = outputs[k].shape();
-    shape[0] = region::selected_rows(plan.outputs[k], outputs[k].bytes().data());
-    ir::Tensor cut(outputs[k].dtype(), std::move(shape));
-    std::copy_n(outputs[k].bytes().begin(), cut.bytes().size(), cut.mutable_bytes().begin());
-    outputs[k] = std::move(cut);
-  }
-}
 
 /// A line a tensor, the first where it begins. To stderr: stdout may be the results.
 void say_nonfinite(const std::vector<api::NonFiniteTensor>& found) {
@@ -116,7 +104,6 @@ Result<int> run(const Options& o) {
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
 
   const bool at_once = format == ResultFormat::text && (o.output.empty() || o.output == "-");
-  const std::vector<char> selects = region::selects_rows(plan);
   std::optional<api::NonFiniteCounter> counter;
   if (o.count_nonfinite) counter.emplace(*loaded.engine);
   std::vector<Item> items;
@@ -141,7 +128,7 @@ Result<int> run(const Options& o) {
                api::run(*context, feed.tensors, counter ? &counter->observer() : nullptr, o.debug_memory ? &memory : nullptr));
     written += memory.elements;
     for (const engine::MemoryFault& fault : memory.faults) faults.push_back(engine::describe(fault, plan));
-    cut_rows(outputs, plan, selects);
+    ir::cut_results(outputs, plan.sizes);
     if (f == 0) progress->step(start_text(loaded, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count()));
     for (Item& item : items_of(feed, outputs, plan)) {
       if (at_once) {

@@ -182,7 +182,7 @@ Status Importer::bind_results(NodeContext& node) {
     if (name.empty()) continue;
     const ValueId v = node.outputs_[i];
     if (v == ir::kNone) {
-      if (!node.wants(i)) continue;
+      if (!node.wants(i) || sequences_.contains(name)) continue;
       return fail(ErrorKind::unsupported,
                   fmt::format("its output {} (\"{}\") is read, but only the output before it is supported", i, name));
     }
@@ -258,10 +258,12 @@ bool Importer::widen(NodeContext& node) {
   if (!any) return false;
   for (ValueId& v : node.inputs_) {
     if (v == ir::kNone || graph().type(v).dtype != DType::f32) continue;
+    const Sizes::Extents extents = sizes_.extents(v);
     const auto found = wide_.find(v);
     v = found != wide_.end()
             ? found->second
             : graph().add(Op::cast, {v}, {DType::f64, graph().type(v).shape}, {{"to", std::string("f64")}}, {node.name()});
+    sizes_.set(v, extents);
   }
   return true;
 }
@@ -274,6 +276,7 @@ void Importer::narrow(NodeContext& node) {
     const ValueId small = g.is_constant(v)
                               ? g.add_constant(g.payload(v).to_f32())
                               : g.add(Op::cast, {v}, {DType::f32, g.type(v).shape}, {{"to", std::string("f32")}}, {node.name()});
+    sizes_.set(small, Sizes::Extents(sizes_.extents(v)));
     wide_[small] = v;
     node.set(i, small);
     node.declare(i, DType::f64);
@@ -298,7 +301,7 @@ Status Importer::lower_node(NodeContext& node) {
   const auto attempt = [&]() -> Status {
     for (const std::string& name : proto.input()) {
       ValueId v = ir::kNone;
-      if (!name.empty()) {
+      if (!name.empty() && !sequences_.contains(name)) {
         OCTAVO_TRY(v, resolve(name));
       }
       node.inputs_.push_back(v);
@@ -315,6 +318,7 @@ Status Importer::lower_node(NodeContext& node) {
       if (!node.has(static_cast<std::size_t>(i))) return node.bad("input {} is missing", i);
     }
     OCTAVO_CHECK(refuse_small(node));
+    OCTAVO_CHECK(admit_sizes(node));
     const bool wide = widen(node);
     OCTAVO_CHECK(row->handler(node));
     if (wide) narrow(node);
@@ -419,9 +423,17 @@ Result<std::vector<Importer::Given>> Importer::inline_body(const pb::GraphProto&
 Status Importer::bind_outputs() {
   ir::Graph& g = graph();
   if (model_.graph().output_size() == 0) return fail(ErrorKind::bad_model, "the graph has no outputs");
+  std::vector<Sizes::Extents> open;
   for (const pb::ValueInfoProto& output : model_.graph().output()) {
     const std::string& name = output.name();
+    if (sequences_.contains(name)) {
+      return fail(ErrorKind::unsupported,
+                  fmt::format("output \"{}\" is a sequence; only tensors are supported. Make its elements outputs, or join them "
+                              "(ConcatFromSequence)",
+                              name));
+    }
     OCTAVO_TRY(ValueId v, resolve(name));
+    open.push_back(sizes_.extents(v));
     const TensorType type = g.type(v);
     DType want = declared(name, type.dtype);
     if (output.type().has_tensor_type() && output.type().tensor_type().elem_type() != 0) {
@@ -436,8 +448,8 @@ Status Importer::bind_outputs() {
     const auto& dims = output.type().tensor_type().shape().dim();
     bool differs = output.type().tensor_type().has_shape() && dims.size() != static_cast<int>(type.shape.size());
     for (int i = 0; !differs && i < dims.size(); ++i) {
-      differs =
-          dims[i].has_dim_value() && dims[i].dim_value() > 0 && dims[i].dim_value() != type.shape[static_cast<std::size_t>(i)];
+      differs = !open.back().contains(static_cast<std::size_t>(i)) && dims[i].has_dim_value() && dims[i].dim_value() > 0 &&
+                dims[i].dim_value() != type.shape[static_cast<std::size_t>(i)];
     }
     if (differs)
       note(fmt::format("output \"{}\" has the shape {}, not the one the file declares", name, ir::to_string(type.shape)));
@@ -451,6 +463,18 @@ Status Importer::bind_outputs() {
     }
     g.outputs.push_back(v);
     g.output_names.push_back(name);
+  }
+  // Outputs that say sizes come behind those of the model.
+  std::map<ValueId, int> counts;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    for (const auto& [axis, count] : open[i]) {
+      const auto [at, fresh] = counts.emplace(count, static_cast<int>(g.outputs.size()));
+      if (fresh) {
+        g.outputs.push_back(count);
+        g.output_names.push_back(fmt::format("{}, size {}", g.output_names[i], axis));
+      }
+      g.sizes.push_back({static_cast<int>(i), static_cast<int>(axis), at->second});
+    }
   }
   return {};
 }
@@ -503,48 +527,6 @@ Status Importer::check() {
   return check_operators();
 }
 
-namespace {
-
-std::string names_of(const ir::Node& n) {
-  std::string out;
-  for (const std::string& o : n.origin) out += fmt::format("{}\"{}\"", out.empty() ? "" : ", ", o);
-  return out.empty() ? fmt::format("\"{}\"", n.name) : out;
-}
-
-/// NonMaxSuppression has as many rows as a run selects. The graph's shapes are fixed: its value has room for the most, filled up with rows of -1, and
-/// outputs are cut to the selected ones. Between the two only what works row by row may be: anything else would take the filling for boxes.
-Status check_selected_rows(const ir::Graph& g) {
-  std::map<ValueId, ir::NodeId> rows;  // value -> the node that selects
-  for (const ir::NodeId id : g.order()) {
-    const ir::Node& n = g.node(id);
-    if (n.op == Op::non_max_suppression) {
-      rows.emplace(n.outputs[0], id);
-      continue;
-    }
-    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
-      const auto found = rows.find(n.inputs[i]);
-      if (found == rows.end()) continue;
-      const Shape &from = g.type(n.inputs[i]).shape, &to = g.type(n.outputs[0]).shape;
-      const bool first_stays = !to.empty() && to[0] == from[0];
-      const bool columns = n.op == Op::gather && i == 0 && ir::get_int(n.attrs, "axis", 0) != 0;
-      if (i == 0 && first_stays && (columns || n.op == Op::cast || n.op == Op::reshape || n.op == Op::slice)) {
-        rows.emplace(n.outputs[0], found->second);
-        break;
-      }
-      return fail(
-          ErrorKind::unsupported,
-          fmt::format(
-              "importing the model: node {} ({}) reads the rows that NonMaxSuppression {} selects; their number is known only at "
-              "run time, and rows of -1 follow them. Only casts of them, choices of columns and outputs are supported\n  to do: "
-              "end the model with the result of NonMaxSuppression, and do the rest on the arrays of the run",
-              names_of(n), ir::name_of(n.op), names_of(g.node(found->second))));
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<Model> Importer::run() {
   OCTAVO_CHECK(read_header());
   if (Status inputs = declare_inputs(); !inputs) {  // shapes that are missing do not hide what no shape would cure
@@ -564,7 +546,6 @@ Result<Model> Importer::run() {
   }
   OCTAVO_CHECK(bind_outputs());
   graph().remove_dead();
-  OCTAVO_CHECK(check_selected_rows(graph()));
   list_absorbed();
   if (auto status = ir::verify(graph()); !status) {
     return fail(ErrorKind::internal, "the imported graph does not verify (please report this model): " + status.error().message);

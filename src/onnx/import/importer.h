@@ -13,6 +13,7 @@
 #include "onnx/import/import.h"
 #include "onnx/import/late_values.h"
 #include "onnx/import/node_context.h"
+#include "onnx/import/sizes.h"
 #include "onnx/model/parsed_parts.h"
 #include "onnx/model/schema.h"
 
@@ -41,6 +42,7 @@ class Importer {
 
   // For NodeContext
   [[nodiscard]] ir::Graph& graph() { return out_.graph; }
+  [[nodiscard]] Sizes& sizes() { return sizes_; }
   [[nodiscard]] const std::string& base_dir() const { return base_dir_; }
   [[nodiscard]] const ImportOptions& options() const { return options_; }
   [[nodiscard]] DType declared(const std::string& tensor, DType fallback) const;
@@ -54,6 +56,13 @@ class Importer {
     ValueId value;
     DType type;  ///< the file's
   };
+  /// The tensors of a sequence. Null: no sequence has the name.
+  using Sequence = std::vector<Given>;
+  [[nodiscard]] const Sequence* sequence(const std::string& name) const {
+    const auto at = sequences_.find(name);
+    return at == sequences_.end() ? nullptr : &at->second;
+  }
+  void set_sequence(const std::string& name, Sequence s) { sequences_[name] = std::move(s); }
   /// The same for a body that is lowered several times: its inputs are `given`; the names inside it are forgotten afterwards.
   [[nodiscard]] Result<std::vector<Given>> inline_body(const pb::GraphProto& body, const std::vector<Given>& given,
                                                        const std::string& prefix);
@@ -99,6 +108,7 @@ class Importer {
   std::string base_dir_;
   Model out_;
   std::unordered_map<std::string, ValueId> values_;
+  std::unordered_map<std::string, std::vector<Given>> sequences_;
   std::unordered_map<std::string, DType> declared_;  ///< types of the file, where the IR holds the value in another
   std::unordered_map<ValueId, ValueId> wide_;        ///< float64 values: (as f32, as f64)
   std::unordered_map<std::string, const pb::TensorProto*> initializers_;
@@ -110,6 +120,7 @@ class Importer {
   LateValues* late_;                                        ///< may be null: no input has a value
   std::set<std::string> needed_;                            ///< inputs whose values nodes could not do without
   std::vector<std::pair<std::string, std::string>> fates_;  ///< every node's name; why nothing may stand for it ("" until known)
+  Sizes sizes_;
   int depth_ = 0;
   std::string value_prefix_;  ///< of the values of a body that is lowered several times
 };

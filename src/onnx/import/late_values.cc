@@ -19,8 +19,8 @@ struct Decides {
   std::string_view type;
   std::vector<std::size_t> operands;
 };
-const std::array<Decides, 36>& deciding() {
-  static const std::array<Decides, 36> rows{{
+const std::array<Decides, 33>& deciding() {
+  static const std::array<Decides, 33> rows{{
       {"Reshape", {1}},
       {"Expand", {1}},
       {"Tile", {1}},
@@ -52,9 +52,6 @@ const std::array<Decides, 36>& deciding() {
       {"HannWindow", {0}},
       {"HammingWindow", {0}},
       {"MelWeightMatrix", {0, 1, 2, 3, 4}},
-      {"Compress", {1}},
-      {"NonZero", {0}},
-      {"Unique", {0}},
       {"Dropout", {2}},
       {"Clip", {1, 2}},
   }};
@@ -95,9 +92,6 @@ Result<ImportOptions> Importer::with_values() const {
 
 std::set<std::string> Importer::late_inputs(const NodeContext& node, std::string& data) const {
   const ir::Graph& g = out_.graph;
-  // The elements that these count are data, not shapes: only flags and indices are taken for a choice of the caller.
-  const std::string& type = node.proto().op_type();
-  const bool integers = type == "NonZero" || type == "Unique";
   std::set<std::string> found;
   std::unordered_set<ValueId> seen;
   std::vector<ValueId> open;
@@ -111,8 +105,7 @@ std::set<std::string> Importer::late_inputs(const NodeContext& node, std::string
     const ir::Node& n = g.producer(v);
     const TensorType& t = g.type(v);
     const bool input = n.op == Op::input;
-    const bool fits = input ? t.shape.size() <= 1 && ir::count(t.shape) <= kMostElements && !(integers && ir::is_float(t.dtype))
-                            : ir::count(t.shape) <= kMostBetween;
+    const bool fits = input ? t.shape.size() <= 1 && ir::count(t.shape) <= kMostElements : ir::count(t.shape) <= kMostBetween;
     if (!fits) {
       data = fmt::format("{}\"{}\" {}", input ? "the input " : "", g.value(v).name, ir::to_string(t));
       return {};

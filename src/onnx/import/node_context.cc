@@ -197,6 +197,15 @@ Status NodeContext::finish_attributes() const {
 Result<std::vector<ValueId>> NodeContext::emit_many(Op op, std::vector<ValueId> inputs, Attrs attrs) {
   if (error_) return tl::unexpected<Error>(*error_);
   ir::Graph& g = graph();
+  Sizes& sizes = importer_.sizes();
+  const bool any_size = !sizes.none() && !sizes.plain();
+  if (any_size) {
+    std::optional<std::vector<ValueId>> done;
+    OCTAVO_CHECK(sizes.prepare(*this, op, inputs, attrs, done));
+    if (done) return *done;
+  }
+  const std::vector<ValueId> operands_before = any_size ? inputs : std::vector<ValueId>();
+  const Attrs attrs_before = any_size ? attrs : Attrs();
   ir::Node n;
   n.op = op;
   n.inputs = std::move(inputs);
@@ -232,7 +241,10 @@ Result<std::vector<ValueId>> NodeContext::emit_many(Op op, std::vector<ValueId> 
       return fail(values.error().kind, where() + ": evaluating it on constants: " + values.error().message);
     }
   }
-  return g.node(id).outputs;
+  if (!any_size) return g.node(id).outputs;
+  std::vector<ValueId> results = g.node(id).outputs;
+  OCTAVO_CHECK(sizes.follow(*this, op, operands_before, attrs_before, results));
+  return results;
 }
 
 Result<ValueId> NodeContext::emit(Op op, std::vector<ValueId> inputs, Attrs attrs) {
@@ -269,7 +281,9 @@ Result<ValueId> NodeContext::emit_quantizer(Op op, ValueId input, Quantizer q) {
       return *v;
     }
   }
-  return g.node(g.add_node(std::move(n), *types)).outputs[0];
+  const ValueId result = g.node(g.add_node(std::move(n), *types)).outputs[0];
+  importer_.sizes().set(result, Sizes::Extents(importer_.sizes().extents(input)));
+  return result;
 }
 
 ValueId NodeContext::add_constant(Tensor t) {

@@ -15,10 +15,10 @@ const Table& table() {
   static const Table rows = [] {
     Table t;
     for (const Family family :
-         {conv_ops(),      gemm_ops(),   pool_ops(),      activation_ops(), elementwise_ops(), move_ops(),   slice_ops(),
-          reduce_ops(),    resize_ops(), norm_ops(),      shape_ops(),      control_ops(),     quant_ops(),  qlinear_ops(),
-          integer_ops(),   math_ops(),   index_ops(),     sample_ops(),     recurrent_ops(),   signal_ops(), einsum_ops(),
-          attention_ops(), loss_ops(),   microsoft_ops(), transformer_ops()}) {
+         {conv_ops(),      gemm_ops(),   pool_ops(),      activation_ops(),  elementwise_ops(), move_ops(),   slice_ops(),
+          reduce_ops(),    resize_ops(), norm_ops(),      shape_ops(),       control_ops(),     quant_ops(),  qlinear_ops(),
+          integer_ops(),   math_ops(),   index_ops(),     sample_ops(),      recurrent_ops(),   signal_ops(), einsum_ops(),
+          attention_ops(), loss_ops(),   microsoft_ops(), transformer_ops(), sequence_ops()}) {
       for (const OpRow& row : family) t.emplace(row.type, &row);
     }
     return t;
@@ -38,8 +38,6 @@ constexpr std::array kHints{
     Hint{"ScaledTanh", "an experimental operator that ONNX removed; write it as Mul, Tanh, Mul and export again"},
     Hint{"ParametricSoftplus", "an experimental operator that ONNX removed; write it as Mul, Softplus, Mul and export again"},
     Hint{"ATen", "a PyTorch fallback without ONNX meaning; export again with a newer opset_version"},
-    Hint{"NonZero", "its output shape depends on data; cut the model before it and do this step on the outputs"},
-    Hint{"Unique", "its output shape depends on data; cut the model before it and do this step on the outputs"},
 };
 
 }  // namespace

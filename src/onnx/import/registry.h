@@ -36,6 +36,7 @@ using Family = std::span<const OpRow>;
 [[nodiscard]] Family norm_ops();
 [[nodiscard]] Family shape_ops();
 [[nodiscard]] Family control_ops();
+[[nodiscard]] Family sequence_ops();
 [[nodiscard]] Family quant_ops();
 [[nodiscard]] Family qlinear_ops();
 [[nodiscard]] Family integer_ops();

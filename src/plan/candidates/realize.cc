@@ -34,6 +34,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   plan.model_name = out.graph.name;
   plan.inputs = std::move(placement.inputs);
   plan.outputs = std::move(placement.outputs);
+  plan.sizes = std::move(placement.sizes);
   plan.buffers = std::move(placement.buffers);
   plan.regions = std::move(regions);
   plan.threads = context.options.threads;

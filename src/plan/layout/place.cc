@@ -287,6 +287,7 @@ class Placer {
 
   // Bindings become buffers; every output forces its producer.
   void bind() {
+    out_.sizes = g_.sizes;
     for (const ValueId v : g_.inputs) {
       region::Buffer b;
       b.kind = region::BufferKind::input;

@@ -54,6 +54,7 @@ struct Placement {
   std::map<Key, Allocation> allocations;
   std::vector<region::Buffer> buffers;
   std::vector<region::Binding> inputs, outputs;
+  std::vector<ir::OutputSize> sizes;
   std::map<std::uint64_t, region::BufferId> constants;  ///< by content hash
   std::set<ir::ValueId> in_rows;                        ///< stored in another order than what they are made from (row_order.h)
 

@@ -25,8 +25,6 @@ class OctavoRep(_BackendRep):
         self._model, self._device, self._options = model, device, options
         initialised = {t.name for t in model.graph.initializer}
         self._inputs = [v for v in model.graph.input if v.name not in initialised]
-        self._selected = {o for n in model.graph.node if n.op_type == "NonMaxSuppression" and n.domain in ("", "ai.onnx")
-                          for o in n.output}
         self._engine = self._shapes = self._arrays = None
 
     def _named(self, inputs):
@@ -48,8 +46,6 @@ class OctavoRep(_BackendRep):
             self._engine = octavo.build(self._model, device=self._device, **self._options)
         results = self._engine.run(arrays)
         self._shapes, self._arrays = {name: x.shape for name, x in arrays.items()}, arrays
-        for name in self._selected & set(results):  # as many rows as were selected; the engine fills up with -1
-            results[name] = results[name][results[name][:, 0] >= 0]
         names = [o.name for o in self._model.graph.output]
         return namedtupledict("Outputs", names)(*[results[name] for name in names])
 

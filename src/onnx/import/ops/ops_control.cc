@@ -35,13 +35,20 @@ Status branch(NodeContext& n) {
   OCTAVO_TRY(const std::vector<ValueId> b, inline_branch(n, *no, "/else/"));
   const ValueId condition = c.reshape(n.in(0), {});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (n.type_of(a[i]) != n.type_of(b[i])) {
+    const TensorType yes_type = n.type_of(a[i]), no_type = n.type_of(b[i]);
+    if (yes_type.dtype != no_type.dtype || yes_type.shape.size() != no_type.shape.size()) {
       return n.unsupported(
           "its condition \"{}\" is computed at run time and its branches give {} and {}; fix the input shapes, or "
           "export without data-dependent branches",
-          n.input_name(0), ir::to_string(n.type_of(a[i])), ir::to_string(n.type_of(b[i])));
+          n.input_name(0), ir::to_string(yes_type), ir::to_string(no_type));
     }
-    n.set(i, c.where(condition, a[i], b[i]));
+    const Sizes& sizes = n.importer().sizes();
+    if (yes_type.shape == no_type.shape && !sizes.open(a[i]) && !sizes.open(b[i])) {
+      n.set(i, c.where(condition, a[i], b[i]));
+    } else {
+      OCTAVO_TRY(const ValueId chosen, sized_choice(n, condition, a[i], b[i]));
+      n.set(i, chosen);
+    }
   }
   OCTAVO_CHECK(c.status());
   n.note("the condition is computed at run time: both branches are computed");

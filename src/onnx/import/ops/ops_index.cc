@@ -5,6 +5,7 @@
 
 #include "onnx/import/compose.h"
 #include "onnx/import/registry.h"
+#include "onnx/import/sizes.h"
 #include "onnx/model/held.h"
 #include "onnx/model/tensor_proto.h"
 
@@ -47,6 +48,7 @@ Status tensor_scatter(NodeContext& n) {
 
 /// k: an attribute up to opset 9, an input from 10.
 Status top_k(NodeContext& n) {
+  if (sized_operands(n, {1})) return sized_top_k(n);
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", -1), n.rank(0)));
   std::int64_t k = 0;
   if (n.opset() < 10) {
@@ -240,11 +242,11 @@ Status center_crop_pad(NodeContext& n) {
   return c.finish(y);
 }
 
-/// The rows where a constant condition holds; a condition computed at run time has no static shape.
-Status compress(NodeContext& n) {
+/// The rows where the condition holds.
+Status compress_rows(NodeContext& n) {
   Compose c(n);
   const Tensor* condition = n.constant(1);
-  if (!condition) return n.unsupported("its output shape depends on data; cut the model before it and do this step on the outputs");
+  if (!condition || sized_operands(n)) return compress(n);
   Ints keep;
   for (std::int64_t i = 0; i < condition->size(); ++i) {
     if (condition->at(i) != 0) keep.push_back(i);
@@ -273,7 +275,8 @@ constexpr std::array kIndexRows{
     OpRow{"Trilu", "", 14, 0, 1, 2, trilu},
     OpRow{"EyeLike", "", 9, 0, 1, 1, eye_like},
     OpRow{"CenterCropPad", "", 18, 0, 2, 2, center_crop_pad},
-    OpRow{"Compress", "", 9, 0, 2, 2, compress},
+    OpRow{"Compress", "", 9, 0, 2, 2, compress_rows},
+    OpRow{"Unique", "", 11, 0, 1, 1, unique},
 };
 
 }  // namespace

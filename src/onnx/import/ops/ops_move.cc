@@ -3,13 +3,21 @@
 #include <array>
 
 #include "onnx/import/compose.h"
+#include "onnx/import/importer.h"
 #include "onnx/import/registry.h"
+#include "onnx/import/sizes.h"
 #include "onnx/model/tensor_proto.h"
 
 namespace octavo::onnx {
 namespace {
 
 Status identity(NodeContext& n) {
+  if (!n.has(0)) {
+    const Importer::Sequence* s = n.proto().input_size() == 0 ? nullptr : n.importer().sequence(n.proto().input(0));
+    if (s == nullptr) return n.bad("input 0 is missing");
+    n.importer().set_sequence(n.proto().output(0), Importer::Sequence(*s));
+    return {};
+  }
   return n.result(n.in(0));
 }
 
@@ -20,6 +28,7 @@ Status dropout(NodeContext& n) {
     OCTAVO_TRY(const double training, n.constant_scalar(2, "training_mode"));
     if (training != 0) return n.unsupported("training mode; export the model for inference (model.eval())");
   }
+  if (n.wants(1) && sized_operands(n)) return n.unsupported("its mask, of a tensor whose size data decide");
   if (n.wants(1)) {  // nothing is dropped
     Tensor mask(n.opset() < 10 ? DType::f32 : DType::boolean, n.shape(0));
     if (n.opset() < 10) {
@@ -47,6 +56,7 @@ Status transpose(NodeContext& n) {
 
 /// 0 copies the dimension (unless allowzero), -1 takes what is left.
 Status reshape(NodeContext& n) {
+  if (sized_operands(n, {1})) return sized_reshape(n);
   OCTAVO_TRY(Ints shape, n.constant_ints(1, "the target shape"));
   const bool allow_zero = n.attr_int("allowzero", 0) != 0;
   const Shape from = n.shape(0);
@@ -153,6 +163,7 @@ Status pad_with_value(NodeContext& n, ValueId x, const Ints& pads) {
 
 /// pads and value: attributes up to opset 10, inputs from 11; axes from 18. Negative pads cut, which is a slice.
 Status pad(NodeContext& n) {
+  if (sized_operands(n, {1})) return sized_pad(n);
   const std::int64_t rank = n.rank(0);
   const auto size = static_cast<std::size_t>(rank);
   const std::string mode = n.attr_text("mode", "constant");
@@ -206,6 +217,10 @@ Status pad(NodeContext& n) {
 Status gather(NodeContext& n) {
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", 0), n.rank(0)));
   const Shape indices = n.shape(1), data = n.shape(0);
+  if (sized_operands(n)) {
+    const ValueId at = sized_indices(n, n.in(0), n.in(1), static_cast<std::size_t>(axis));
+    return n.result(n.emit(Op::gather, {n.in(0), at}, {{"axis", axis}}));
+  }
   if (indices.size() == 1 || ir::count(indices) == 0) return n.result(n.emit(Op::gather, {n.in(0), n.in(1)}, {{"axis", axis}}));
   Shape shape(data.begin(), data.begin() + axis);
   shape.insert(shape.end(), indices.begin(), indices.end());
@@ -225,7 +240,8 @@ Status gather(NodeContext& n) {
 }
 Status gather_elements(NodeContext& n) {
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", 0), n.rank(0)));
-  return n.result(n.emit(Op::gather_elements, {n.in(0), n.in(1)}, {{"axis", axis}}));
+  const ValueId at = sized_operands(n) ? sized_indices(n, n.in(0), n.in(1), static_cast<std::size_t>(axis)) : n.in(1);
+  return n.result(n.emit(Op::gather_elements, {n.in(0), at}, {{"axis", axis}}));
 }
 Status gather_nd(NodeContext& n) {
   return n.result(n.emit(Op::gather_nd, {n.in(0), n.in(1)}, {{"batch_dims", n.attr_int("batch_dims", 0)}}));
@@ -233,6 +249,7 @@ Status gather_nd(NodeContext& n) {
 
 /// Numpy broadcasting of the data with a shape.
 Status expand(NodeContext& n) {
+  if (sized_operands(n, {1})) return sized_expand(n);
   OCTAVO_TRY(const Ints target, n.constant_ints(1, "the target shape"));
   const Shape from = n.shape(0);
   Shape shape(std::max(target.size(), from.size()));
@@ -275,7 +292,7 @@ Status space_to_depth(NodeContext& n) {
 }
 
 constexpr std::array kMoveRows{
-    OpRow{"Identity", "", 1, 0, 1, 1, identity},
+    OpRow{"Identity", "", 1, 0, 0, 1, identity},
     OpRow{"Dropout", "", 1, 0, 1, 3, dropout},
     OpRow{"Transpose", "", 1, 0, 1, 1, transpose},
     OpRow{"Reshape", "", 5, 0, 2, 2, reshape},

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "onnx/import/compose.h"
+#include "onnx/import/importer.h"
 #include "onnx/import/registry.h"
 #include "onnx/import/window.h"
 #include "onnx/model/tensor_proto.h"
@@ -88,25 +89,43 @@ Status det(NodeContext& n) {
   return n.result(n.emit(Op::det, {n.in(0)}));
 }
 
-/// A static shape needs a fixed number of rows: as many as may be selected. Rows of -1 follow the selected ones, and are cut off where the result leaves
-/// the engine (region/selected_rows.h).
+/// Rows of -1 follow the selected ones, as many as may be selected in all: they say how many there are.
 Status non_max_suppression(NodeContext& n) {
   Compose c(n);
   OCTAVO_CHECK(n.need_rank(0, 3, 3));
   OCTAVO_CHECK(n.need_rank(1, 3, 3));
-  std::int64_t most = 0;
-  if (n.has(2)) {
-    OCTAVO_TRY(const double given, n.constant_scalar(2, "max_output_boxes_per_class"));
-    most = static_cast<std::int64_t>(std::min(std::max(given, 0.0), 1e15));
-  }
+  Sizes& sizes = n.importer().sizes();
   const Shape scores = n.shape(1);
-  const std::int64_t lines = scores[0] * scores[1], count = lines * std::min(most, scores[2]);
+  const std::int64_t lines = scores[0] * scores[1];
+  std::int64_t most = 0;
+  std::optional<Number> fewer;  // rows of the only line are in the order in which they are taken: the first ones are kept
+  if (n.has(2)) {
+    const auto bounded = n.constant(2) == nullptr && lines == 1 ? sizes.elements(n, n.in(2)) : std::nullopt;
+    if (bounded && bounded->size() == 1) {
+      fewer = bounded->front();
+      most = static_cast<std::int64_t>(std::max(fewer->most, 0.0));
+    } else {
+      OCTAVO_TRY(const double given, n.constant_scalar(2, "max_output_boxes_per_class"));
+      most = static_cast<std::int64_t>(std::min(std::max(given, 0.0), 1e15));
+    }
+  }
+  const std::int64_t count = lines * std::min(most, scores[2]);
   const ValueId iou = n.has(3) ? n.in(3) : c.filled(DType::f32, {}, 0);
   const ValueId least = n.has(4) ? n.in(4) : c.filled(DType::f32, {}, -std::numeric_limits<double>::infinity());
-  n.note(fmt::format(
-      "the tensor has room for {} rows, the most that can be selected; the result of a run has only the selected rows", count));
-  return c.finish(c.op(Op::non_max_suppression, {n.in(0), n.in(1), iou, least},
-                       {{"center_point_box", n.attr_int("center_point_box", 0)}, {"count", count}}));
+  const ValueId rows = c.op(Op::non_max_suppression, {n.in(0), n.in(1), iou, least},
+                            {{"center_point_box", n.attr_int("center_point_box", 0)}, {"count", count}});
+  OCTAVO_CHECK(c.status());
+  if (count == 0) return c.finish(rows);
+  ValueId selected = ir::kNone;
+  {
+    const Sizes::Plain plain(sizes);
+    const ValueId flags = c.cast(c.negated(c.less(c.slice(rows, 1, 0, 1), c.integers({}, {0}))), DType::s64);
+    selected = c.reduce(Op::reduce_sum, flags, {0, 1}, false);
+    OCTAVO_CHECK(c.status());
+  }
+  Number size = sizes.count(selected, 0, static_cast<double>(count));
+  if (fewer) size = sizes.min(n, size, sizes.max(n, *fewer, Sizes::number(0)));
+  return n.result(sizes.sized(n, rows, 0, size));
 }
 
 constexpr std::array kSampleRows{

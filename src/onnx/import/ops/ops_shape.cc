@@ -43,17 +43,17 @@ Status shape(NodeContext& n) {
   const auto clamp = [&](std::int64_t v) { return std::clamp<std::int64_t>(v < 0 && v >= -rank ? v + rank : v, 0, rank); };
   const std::int64_t start = clamp(n.attr_int("start", 0));
   const std::int64_t end = std::max(start, clamp(n.attr_int("end", rank)));
+  if (sized_operands(n)) return sized_shape(n, static_cast<std::size_t>(start), static_cast<std::size_t>(end));
   const Ints dims(n.shape(0).begin() + start, n.shape(0).begin() + end);
   return give(n, Tensor::of<std::int64_t>({end - start}, dims));
 }
 
 Status size(NodeContext& n) {
+  if (sized_operands(n)) return sized_size(n);
   return give(n, Tensor::scalar(ir::count(n.shape(0))));
 }
 
 Status constant_of_shape(NodeContext& n) {
-  OCTAVO_TRY(const Shape dims, n.constant_ints(0, "the shape"));
-  OCTAVO_CHECK(checked_count(dims, n.where()));
   Tensor value = Tensor::scalar(0.0F);
   n.declare(0, DType::f32);
   if (const pb::TensorProto* proto = n.attr_tensor("value")) {
@@ -62,6 +62,9 @@ Status constant_of_shape(NodeContext& n) {
     n.declare(0, type);
     if (value.size() != 1) return n.bad("the value is {}, needs one element", ir::to_string(value.type()));
   }
+  if (sized_operands(n, {0})) return sized_constant_of_shape(n, n.add_constant(value.reshaped({1})));
+  OCTAVO_TRY(const Shape dims, n.constant_ints(0, "the shape"));
+  OCTAVO_CHECK(checked_count(dims, n.where()));
   const ValueId one = n.add_constant(value.reshaped(Shape(dims.size(), 1)));
   return n.result(n.emit(Op::expand, {one}, {{"shape", dims}}));
 }
@@ -81,6 +84,7 @@ Status range_of(NodeContext& n) {
 }
 
 Status range(NodeContext& n) {
+  if (sized_operands(n, {0, 1, 2})) return sized_range(n);
   for (const std::size_t i : {0U, 1U, 2U}) {
     OCTAVO_TRY(const double v, n.constant_scalar(i, i == 0 ? "start" : i == 1 ? "limit" : "delta"));
     if (n.type(i).dtype != n.type(0).dtype) return n.bad("start, limit and delta differ in type");
@@ -93,27 +97,6 @@ Status range(NodeContext& n) {
     case DType::s16: return range_of<std::int16_t>(n);
     default: return n.bad("Range of {} is not defined", ir::name_of(n.type(0).dtype));
   }
-}
-
-/// Of a constant only: its result has no static shape otherwise.
-Status non_zero(NodeContext& n) {
-  const Tensor* x = n.constant(0);
-  if (!x) return n.unsupported("its output shape depends on data; cut the model before it and do this step on the outputs");
-  const auto rank = static_cast<std::int64_t>(x->shape().size());
-  const Shape strides = ir::dense_strides(x->shape());
-  Ints hits;
-  for (std::int64_t i = 0; i < x->size(); ++i) {
-    if (x->at(i) != 0) hits.push_back(i);
-  }
-  Tensor out(DType::s64, {rank, static_cast<std::int64_t>(hits.size())});
-  auto to = out.mutable_data<std::int64_t>();
-  for (std::int64_t d = 0; d < rank; ++d) {
-    for (std::size_t k = 0; k < hits.size(); ++k) {
-      const auto a = static_cast<std::size_t>(d);
-      to[a * hits.size() + k] = hits[k] / strides[a] % x->shape()[a];
-    }
-  }
-  return give(n, std::move(out));
 }
 
 /// Constants are rounded to the narrow type; values at run time stay f32, which is more exact.

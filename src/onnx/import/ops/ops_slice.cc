@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "onnx/import/importer.h"
 #include "onnx/import/registry.h"
 
 namespace octavo::onnx {
@@ -26,6 +27,7 @@ Status bind_range(NodeContext& n, std::int64_t extent, std::int64_t& start, std:
 
 /// starts, ends, axes: attributes up to opset 9; with steps: inputs from 10.
 Status slice(NodeContext& n) {
+  if (sized_operands(n, {1, 2})) return sized_slice(n);
   Ints starts, ends, axes, steps;
   if (n.opset() < 10) {
     starts = n.attr_ints("starts");
@@ -73,6 +75,8 @@ Status split(NodeContext& n) {
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", 0), n.rank(0)));
   const auto a = static_cast<std::size_t>(axis);
   const std::int64_t extent = n.shape(0)[a];
+  if (sized_operands(n) && n.importer().sizes().open(n.in(0), a))
+    return n.unsupported("it splits dimension {}, whose size data decide; use Slice", axis);
   const auto parts = static_cast<std::int64_t>(n.output_count());
   Ints sizes;
   if (n.opset() < 13) sizes = n.attr_ints("split");

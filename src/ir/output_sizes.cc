@@ -1,0 +1,61 @@
+#include "ir/output_sizes.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace octavo::ir {
+
+std::size_t shown_outputs(std::size_t outputs, std::span<const OutputSize> sizes) {
+  auto first = static_cast<int>(outputs);
+  for (const OutputSize& s : sizes) first = std::min(first, s.count);
+  return static_cast<std::size_t>(first);
+}
+
+Shape shape_after(Shape shape, std::size_t output, std::span<const OutputSize> sizes, std::size_t shown,
+                  std::span<const std::int64_t> counts) {
+  for (const OutputSize& s : sizes) {
+    if (static_cast<std::size_t>(s.output) != output) continue;
+    std::int64_t& extent = shape[static_cast<std::size_t>(s.axis)];
+    extent = std::clamp<std::int64_t>(counts[static_cast<std::size_t>(s.count) - shown], 0, extent);
+  }
+  return shape;
+}
+
+void move_together(std::byte* data, std::size_t element_bytes, const Shape& room, const Shape& shape) {
+  if (room == shape || count(shape) == 0) return;
+  std::size_t inner = room.size();  // dimensions from here on are whole
+  while (room[inner - 1] == shape[inner - 1]) --inner;
+  std::size_t whole = element_bytes;
+  for (std::size_t d = inner; d < room.size(); ++d) whole *= static_cast<std::size_t>(room[d]);
+  const std::size_t run = whole * static_cast<std::size_t>(shape[inner - 1]),
+                    step = whole * static_cast<std::size_t>(room[inner - 1]);
+  const Shape outer(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(inner) - 1);
+  std::byte* to = data;
+  Shape at(outer.size(), 0);
+  for (std::int64_t rows = count(outer); rows > 0; --rows, to += run) {
+    std::size_t from = 0;
+    for (std::size_t d = 0; d < outer.size(); ++d)
+      from = from * static_cast<std::size_t>(room[d]) + static_cast<std::size_t>(at[d]);
+    std::memmove(to, data + from * step, run);  // `to` is never behind its source
+    for (std::size_t d = outer.size(); d-- > 0 && ++at[d] == outer[d];) at[d] = 0;
+  }
+}
+
+void cut_results(std::vector<Tensor>& results, std::span<const OutputSize> sizes) {
+  const std::size_t shown = shown_outputs(results.size(), sizes);
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = shown; i < results.size(); ++i) counts.push_back(results[i].data<std::int64_t>()[0]);
+  results.resize(shown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    Tensor& whole = results[i];
+    const Shape shape = shape_after(whole.shape(), i, sizes, shown, counts);
+    if (shape == whole.shape()) continue;
+    Tensor moved = whole.clone();
+    move_together(moved.mutable_bytes().data(), size_of(whole.dtype()), whole.shape(), shape);
+    Tensor cut(whole.dtype(), shape);
+    if (cut.size() != 0) std::copy_n(moved.bytes().begin(), cut.bytes().size(), cut.mutable_bytes().begin());
+    whole = std::move(cut);
+  }
+}
+
+}  // namespace octavo::ir

@@ -1,0 +1,47 @@
+"""torchvision's detectors with seeded weights, exported by PyTorch: as many boxes as a run finds, and the boxes that ONNX Runtime finds."""
+import importlib.util
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+import octavo
+
+missing = [name for name in ("torch", "torchvision") if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+SIZE = {"ssdlite320_mobilenet_v3_large": 320, "retinanet_resnet50_fpn": 128, "fasterrcnn_mobilenet_v3_large_320_fpn": 128}
+
+
+def exported(name, path):
+    import torch
+    from torchvision.models import detection
+    torch.manual_seed(0)
+    small = {} if name.startswith("ssd") else {"min_size": SIZE[name], "max_size": SIZE[name]}
+    model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=7, **small).eval()
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if p.dim() > 1:
+                torch.nn.init.kaiming_normal_(p, nonlinearity="relu")
+    torch.onnx.export(model, ([torch.rand(3, SIZE[name], SIZE[name])],), str(path), dynamo=False, opset_version=17, input_names=["image"])
+
+
+@pytest.mark.parametrize("name", list(SIZE))
+def test_as_many_boxes_as_there_are(name, tmp_path):
+    exported(name, tmp_path / "m.onnx")
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    engine = octavo.build(str(tmp_path / "m.onnx"), timing_cache="none", effort=0)
+    rng = np.random.default_rng(1)
+    counts = set()
+    for strength in (1.0, 0.1, 0.0):
+        x = (rng.random((3, SIZE[name], SIZE[name])) * strength).astype(np.float32)
+        got = engine.run({"image": x})
+        for out, theirs in zip(session.get_outputs(), session.run(None, {"image": x})):
+            ours = got[out.name]
+            assert ours.shape == theirs.shape, (out.name, ours.shape, theirs.shape)
+            counts.add(len(theirs))
+            if theirs.dtype.kind == "i":
+                np.testing.assert_array_equal(ours, theirs)
+            else:
+                np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-3 * max(1.0, float(np.abs(theirs).max(initial=0))))
+    assert max(counts) > 0
