@@ -1,11 +1,13 @@
 """Encoders of ViT-B/16 and BERT-base on a GPU: every region of Octavo's engines against the reference, then times beside PyTorch in float16 and beside an
 Octavo of another commit. Needs a GPU; numpy and onnx make the models there (seeded weights, the width of the networks, few layers).
 
-usage: gpu_transformers.py DIR [--out DIR] [--seconds 240] [--layers 3] [--forms float,linear,all] [--models DIR]
+usage: gpu_transformers.py DIR [--out DIR] [--seconds 240] [--layers 3] [--forms float,float16,linear,all] [--models DIR] [--floats]
 DIR/bin/octavo is measured, DIR/bin/octavo_before too if there is one; DIR/lib holds libraries for them. What there is no time for is left out and named.
 --models DIR only writes the models.
 
-Forms: float; linear: Q/DQ around the products with constant weights, as ONNX Runtime's quantize_static writes them with MatMulConstBOnly; all: around the
+--floats: only float32 models with bfloat16 and with float16 allowed, and float16 models, which need no permission.
+
+Forms: float; float16: tensors are float16 in the model; linear: Q/DQ around the products with constant weights, as ONNX Runtime's quantize_static writes them with MatMulConstBOnly; all: around the
 products of attention as well."""
 import argparse
 import importlib.util
@@ -38,7 +40,7 @@ class Encoder(encoders.Graph):
         return self.node("DequantizeLinear", codes, self.constant(np.float32(scale)), self.constant(np.int8(zero)))
 
     def weight(self, *shape):
-        if self.form == "float" or len(shape) != 2:
+        if self.form.startswith("float") or len(shape) != 2:
             return super().weight(*shape)
         w = self.rng.standard_normal(shape) * (0.7 / np.sqrt(shape[0]))
         scales = (np.abs(w).max(axis=0) / 127).astype(np.float32)
@@ -46,7 +48,7 @@ class Encoder(encoders.Graph):
         return self.node("DequantizeLinear", self.constant(codes), self.constant(scales), self.constant(np.zeros(shape[1], np.int8)), axis=1)
 
     def linear(self, x, a, b):
-        return super().linear(x if self.form == "float" else self.pair(x, 0.03), a, b)
+        return super().linear(x if self.form.startswith("float") else self.pair(x, 0.03), a, b)
 
     def node(self, op, *inputs, **attributes):
         if op == "MatMul" and self.form == "all":
@@ -73,7 +75,11 @@ def encoder(path, network, batch, form, layers):
     shape = [batch, tokens, WIDTH]
     from onnx import TensorProto
 
-    g.save(path, [g.helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)], x, shape)
+    g.float_type = TensorProto.FLOAT16 if form == "float16" else TensorProto.FLOAT
+    if form == "float16":
+        arrays = [(c.name, g.numpy_helper.to_array(c)) for c in g.constants]
+        g.constants = [g.numpy_helper.from_array(a.astype(np.float16) if a.dtype == np.float32 else a, name) for name, a in arrays]
+    g.save(path, [g.helper.make_tensor_value_info("x", g.float_type, shape)], x, shape)
 
 
 def time_torch(names, layers):
@@ -214,8 +220,9 @@ def main():
     parser.add_argument("--out", default="out")
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--forms", type=lambda text: text.split(","), default=["float", "linear", "all"])
+    parser.add_argument("--forms", type=lambda text: text.split(","), default=["float", "float16", "linear", "all"])
     parser.add_argument("--models")
+    parser.add_argument("--floats", action="store_true")
     parser.add_argument("--torch", nargs="*")
     args = parser.parse_args()
     if args.torch:
@@ -224,14 +231,27 @@ def main():
         folder = pathlib.Path(args.models)
         folder.mkdir(parents=True, exist_ok=True)
         for network in SHAPES:
-            for form in ("float", "linear", "all"):
+            for form in ("float", "float16", "linear", "all"):
                 encoder(folder / f"{network}_{form}.onnx", network, 1, form, args.layers)
         return None
     b = Bench(args)
-    for batch, form, allow in ((1, "float", ""), (2, "float", "bfloat16"), (1, "all", "")):
+    kinds = (("float16", ""), ("float", "float16"), ("float", "bfloat16"))
+    if args.floats:
+        for form, allow in kinds:
+            b.check("vit", 1, form, 0, allow)
+            b.check("bert", 1, form, 0, allow)
+        b.torch(["vit:64", "bert:32", "vit:1", "bert:1"])
+        for network, batch in (("vit", 64), ("bert", 32), ("vit", 1), ("bert", 1)):
+            for form, allow in kinds:
+                b.bench(network, batch, form, allow)
+        if b.left_out:
+            print("left out, no time:", "; ".join(b.left_out))
+        return 1 if b.wrong else 0
+    for batch, form, allow in ((1, "float", ""), (2, "float", "bfloat16"), (1, "float16", ""), (2, "float", "float16"), (1, "all", "")):
         b.check("vit", batch, form, 0, allow)
     b.check("bert", 1, "all", 0, "")
-    for form, allow in (("float", ""), ("float", "bfloat16"), ("linear", "bfloat16"), ("all", "")):
+    for form, allow in (("float", ""), ("float", "bfloat16"), ("float16", ""), ("float", "float16"), ("linear", "bfloat16"), ("linear", "float16"),
+                        ("all", "")):
         b.bench("vit", 64, form, allow)
     b.torch(["vit:64", "bert:32", "vit:1", "bert:1"])
     before = (b.folder / "bin" / "octavo_before").exists()

@@ -63,7 +63,7 @@ class Graph:
         import onnx
         from onnx import TensorProto, checker
 
-        result = self.helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)
+        result = self.helper.make_tensor_value_info(output, getattr(self, "float_type", TensorProto.FLOAT), shape)
         graph = self.helper.make_graph(self.nodes, pathlib.Path(path).stem, inputs, [result], self.constants)
         model = self.helper.make_model(graph, opset_imports=[self.helper.make_opsetid("", 13)], ir_version=8)
         checker.check_model(model)

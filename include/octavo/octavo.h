@@ -228,13 +228,14 @@ struct BuildOptions {
   /// Meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": each pair rounds at its place. "permit": pairs on activations
   /// with one scale become ranges, and the planner rounds only tensors between regions (docs/implicit.md).
   std::string qdq = "demand";
-  /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32" or "bfloat16"; the first that matches counts.
+  /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32", "bfloat16" or "float16"; the first that matches counts.
   std::vector<std::pair<std::string, std::string>> precisions = {};
   /// Type and layout of inputs and outputs by name, as "uint8:hwc", "float16", "int8:hwc8" (docs/bindings.md).
   std::map<std::string, std::string> bindings = {};
-  /// Types that layers may compute in: "int8" where a range permits it, "float32", "bfloat16" (docs/implicit.md).
+  /// Types that layers may compute in: "int8" where a range permits it, "float32", "bfloat16" (docs/implicit.md), and on a GPU "float16", which
+  /// tensors between layers may be stored in too, and "tf32" (docs/precision.md).
   std::set<std::string> allowed = {"int8", "float32"};
-  /// The largest error of permitted int8 and bfloat16, as a part of an output's largest magnitude, estimated by the reference on seeded
+  /// The largest error of permitted int8, bfloat16 and float16, as a part of an output's largest magnitude, estimated by the reference on seeded
   /// inputs. Layers stay float32, the cheapest first, until the limit holds. Slow on large networks. Nothing: no limit.
   std::optional<double> max_error = {};
   /// save() and bytes() also write the model (the ONNX file and its external data), so that a later version of Octavo can build the engine

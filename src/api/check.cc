@@ -50,14 +50,15 @@ Border border_of(const Region& r) {
 /// This gives 1e-3 if sums do not cancel. If they do, or if a clamp removes the largest results, it is more of the rest (2.9e-3 was seen).
 constexpr double kTf32Tolerance = 1e-2;
 
-/// The same if a region rounds to bfloat16 between its stages, as attention does with probabilities. A score that was summed in another
+/// The same if a region rounds to bfloat16 or float16 between its stages, as attention does with probabilities. A score that was summed in another
 /// order may round a probability to the next value, at most 2^-8 of it, and results are values weighted by probabilities.
 constexpr double kRoundedWithinTolerance = 1.0 / 256;
 
 bool rounds_within(const Region& r) {
   return std::any_of(r.stages.begin(), r.stages.end(), [&](const Stage& s) {
-    return &s != &r.stages.back() &&
-           std::any_of(s.stores.begin(), s.stores.end(), [](const TensorRef& t) { return t.dtype == ir::DType::bf16; });
+    return &s != &r.stages.back() && std::any_of(s.stores.begin(), s.stores.end(), [](const TensorRef& t) {
+      return t.dtype == ir::DType::bf16 || t.dtype == ir::DType::f16;
+    });
   });
 }
 

@@ -102,7 +102,10 @@ Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, co
 plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Model& model) {
   plan::PlanOptions p = options.plan;
   if (p.threads == 0) p.threads = engine::available_cores();
-  if (gpu_of(options.device)) p.usual = cuda::usual_choices(), p.priced = cuda::priced_choices();
+  if (gpu_of(options.device)) {
+    p.usual = cuda::usual_choices(), p.priced = cuda::priced_choices();
+    p.model_types = model.float_types;
+  }
   for (const auto& [alias, name] : model.aliases) {
     const auto given = p.ranges.find(alias);
     if (given == p.ranges.end() || alias == name) continue;
@@ -197,12 +200,26 @@ Result<bool> permits_pairs(std::string_view qdq) {
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
   OCTAVO_CHECK(cpu::cap_named(options.cpu));
-  const auto known = [](const std::string& type) { return type == "int8" || type == "float32" || type == "bfloat16"; };
+  const auto known = [](const std::string& type) {
+    return type == "int8" || type == "float32" || type == "bfloat16" || type == "float16";
+  };
+  // Why the device has no kernels for it; the reference evaluator has no types that are faster than others.
+  const auto float16_here = [&](const std::string& what) -> Status {
+    if (options.device != "cpu") return {};
+    return fail(ErrorKind::usage,
+                fmt::format("{} \"float16\": no kernel of device \"cpu\" computes in float16\n  build for device cuda, or "
+                            "take bfloat16, which processors with AVX512-BF16 or AMX have; the rule "
+                            "NAME=float16-emulated computes the values of float16 in float32",
+                            what));
+  };
   for (const plan::PrecisionRule& rule : options.plan.precisions) {
-    if (!known(rule.precision) && rule.precision != "bfloat16-emulated") {
-      return fail(ErrorKind::usage,
-                  fmt::format("precision rule \"{}={}\": known are int8, float32 and bfloat16, and bfloat16-emulated", rule.pattern,
-                              rule.precision));
+    if (rule.precision == "float16") OCTAVO_CHECK(float16_here(fmt::format("precision rule \"{}=float16\": type", rule.pattern)));
+    if (!known(rule.precision) && rule.precision != "bfloat16-emulated" && rule.precision != "float16-emulated") {
+      return fail(
+          ErrorKind::usage,
+          fmt::format("precision rule \"{}={}\": known are int8, float32, bfloat16 and, on a GPU, float16, and bfloat16-emulated "
+                      "and float16-emulated",
+                      rule.pattern, rule.precision));
     }
   }
   for (const std::string& type : options.plan.allowed) {
@@ -218,12 +235,14 @@ Status check_options(const PipelineOptions& options) {
                     "allowed type \"tf32\": values stay float32 in memory, which is not allowed\n  allow float32 as well");
       continue;
     }
+    if (type == "float16") OCTAVO_CHECK(float16_here("allowed type"));
     if (!known(type))
       return fail(ErrorKind::usage,
-                  fmt::format("allowed type \"{}\": known are int8, float32 and bfloat16, and on a GPU tf32", type));
+                  fmt::format("allowed type \"{}\": known are int8, float32 and bfloat16, and on a GPU float16 and tf32", type));
   }
   if (options.plan.allowed.empty())
-    return fail(ErrorKind::usage, "allowed types: none is given\n  known are int8, float32 and bfloat16");
+    return fail(ErrorKind::usage,
+                "allowed types: none is given\n  known are int8, float32 and bfloat16, and on a GPU float16 and tf32");
   if (options.plan.max_error && !(*options.plan.max_error >= 0)) {  // NaN too
     return fail(ErrorKind::usage, fmt::format("max error {}: it is a part of an output's largest magnitude, 0 or more, as 0.02",
                                               *options.plan.max_error));

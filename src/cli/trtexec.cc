@@ -34,9 +34,9 @@ bool is_number(std::string_view text) {
 }
 
 /// "name:type,*:type" -> --precision=name=type...; the rule for everything else goes last, because the first that matches counts.
-Result<std::vector<std::string>> precisions(const std::string& value) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kTypes = {
-      {{"fp32", "float32"}, {"fp16", "float32"}, {"bf16", "bfloat16"}, {"int8", "int8"}, {"float32", "float32"}}};
+Result<std::vector<std::string>> precisions(const std::string& value, bool gpu) {
+  const std::array<std::pair<std::string_view, std::string_view>, 5> kTypes = {
+      {{"fp32", "float32"}, {"fp16", gpu ? "float16" : "float32"}, {"bf16", "bfloat16"}, {"int8", "int8"}, {"float32", "float32"}}};
   std::vector<std::string> rules, last;
   for (const std::string& part : split(value, ',')) {
     const std::size_t colon = part.rfind(':');
@@ -66,13 +66,28 @@ Result<std::vector<std::string>> inputs(const std::string& value) {
   return out;
 }
 
-/// Options whose meaning depends on their value.
-Result<std::vector<std::string>> special_case(const TrtexecOption& option, const std::string& argument, const std::string& value) {
+/// What the meaning of some options depends on: the other ones.
+struct Beside {
+  bool gpu = false, fp16 = false, bf16 = false, best = false;  ///< --device cuda; options that allow types
+};
+
+/// --fp16, --bf16 and --best say together which types are allowed: the first of them, in this order, stands for all.
+std::vector<std::string> allowed_types(std::string_view name, const Beside& beside) {
+  const bool half = beside.gpu && (beside.fp16 || beside.best), brain = beside.bf16 || beside.best;
+  const std::string_view speaks = brain ? (beside.bf16 ? "--bf16" : "--best") : "--fp16";
+  if (name != speaks || (!half && !brain)) return {};
+  return {fmt::format("--allow=int8,float32{}{}", brain ? ",bfloat16" : "", half ? ",float16" : "")};
+}
+
+/// Options whose meaning depends on their value, or on other options.
+Result<std::vector<std::string>> special_case(const TrtexecOption& option, const std::string& argument, const std::string& value,
+                                              const Beside& beside) {
   const auto refused = [&]() -> Result<std::vector<std::string>> {
     return fail(ErrorKind::usage, fmt::format("{} {}: {}", option.name, value, option.text));
   };
   const std::string_view name = option.name;
-  if (name == "--layerPrecisions" || name == "--layerPrecision") return precisions(value);
+  if (name == "--fp16" || name == "--bf16" || name == "--best") return allowed_types(name, beside);
+  if (name == "--layerPrecisions" || name == "--layerPrecision") return precisions(value, beside.gpu);
   if (name == "--loadInputs") return inputs(value);
   if (name == "--skipInference" || name == "--buildOnly") return std::vector<std::string>();
   if (name == "--device") return is_number(value) ? std::vector<std::string>() : std::vector<std::string>{argument};
@@ -108,7 +123,7 @@ std::vector<Argument> parse(const std::vector<std::string>& arguments) {
   return out;
 }
 
-Status translate(const Argument& argument, Translated& out) {
+Status translate(const Argument& argument, const Beside& beside, Translated& out) {
   const TrtexecOption* option = argument.option;
   if (option == nullptr || option->take == same) {
     out.arguments.push_back(argument.whole);
@@ -128,9 +143,11 @@ Status translate(const Argument& argument, Translated& out) {
     made.push_back(std::string(option->becomes));
     if (const std::size_t hole = made[0].find("{}"); hole != std::string::npos) made[0].replace(hole, 2, argument.value);
   } else {
-    OCTAVO_TRY(made, special_case(*option, argument.whole, argument.value));
+    OCTAVO_TRY(made, special_case(*option, argument.whole, argument.value, beside));
   }
-  if (made.empty()) out.notes.push_back(fmt::format("{} has no effect: {}", option->name, option->text));
+  const bool shared = beside.bf16 || beside.best || (beside.fp16 && beside.gpu);  // another option says the types
+  const bool of_types = option->name == "--fp16" || option->name == "--best";
+  if (made.empty() && !(of_types && shared)) out.notes.push_back(fmt::format("{} has no effect: {}", option->name, option->text));
   const bool changed = !made.empty() && made[0] != argument.whole;
   if (changed) {
     std::string text;
@@ -155,7 +172,16 @@ const TrtexecOption* trtexec_option(std::string_view argument) {
 
 Result<Translated> from_trtexec(const std::vector<std::string>& arguments) {
   Translated out;
-  for (const Argument& a : parse(arguments)) OCTAVO_CHECK(translate(a, out));
+  const std::vector<Argument> parsed = parse(arguments);
+  Beside beside;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& a = arguments[i];
+    beside.gpu = beside.gpu || a.starts_with("--device=cuda") ||
+                 (a == "--device" && i + 1 < arguments.size() && arguments[i + 1].starts_with("cuda"));
+    beside.fp16 = beside.fp16 || a == "--fp16", beside.bf16 = beside.bf16 || a == "--bf16",
+    beside.best = beside.best || a == "--best";
+  }
+  for (const Argument& a : parsed) OCTAVO_CHECK(translate(a, beside, out));
   return out;
 }
 

@@ -25,10 +25,10 @@ template <class E>
 }
 
 /// Which arithmetic a float operator with weights may use ("compute"): what plan/candidates/narrow.h decided.
-enum class Arithmetic : std::uint8_t { exact, bf16, bf16_emulated, tf32 };
+enum class Arithmetic : std::uint8_t { exact, bf16, bf16_emulated, tf32, f16, f16_emulated };
 template <>
-[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 4> kSpelling<Arithmetic>{"", "bf16", "bf16 emulated",
-                                                                                                     "tf32"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 6> kSpelling<Arithmetic>{
+    "", "bf16", "bf16 emulated", "tf32", "f16", "f16 emulated"};
 
 /// conv, conv_transpose, deform_conv, max_pool, max_pool_index, avg_pool. One entry a spatial dimension; pads: begins, then ends.
 struct Window {

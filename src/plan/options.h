@@ -26,7 +26,7 @@ struct BindingFormat {
 /// A rule by name pattern (shell style: * and ?), the first that matches counts.
 struct PrecisionRule {
   std::string pattern;    ///< of ONNX node names or tensor names
-  std::string precision;  ///< "int8", "float32", "bfloat16"
+  std::string precision;  ///< "int8", "float32", "bfloat16", "float16"; "bfloat16-emulated", "float16-emulated"
 };
 
 [[nodiscard]] inline std::set<std::string> default_types() {
@@ -60,7 +60,10 @@ struct PlanOptions {
   bool inner_pairs = false;
   std::vector<PrecisionRule> precisions;            ///< layers or tensors by name pattern
   std::set<std::string> allowed = default_types();  ///< types that anchors may compute in (with permitted views)
-  std::map<std::string, BindingFormat> bindings;    ///< by input or output name
+  /// The float type that the model gives to the result of each ONNX node, by the node's name, if the device computes in types of 16 bits: rounding to
+  /// such a type is what the model says and needs no permission. Empty: all floats are float32.
+  std::map<std::string, ir::DType> model_types;
+  std::map<std::string, BindingFormat> bindings;  ///< by input or output name
 };
 
 }  // namespace octavo::plan

@@ -48,7 +48,18 @@ Rules rules_of(const PlanOptions& options) {
 
 /// May the planner put views or casts where the model has none?
 bool permits(const PlanOptions& options) {
-  return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() || options.allowed.contains("bfloat16");
+  return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() || options.allowed.contains("bfloat16") ||
+         options.allowed.contains("float16") || !options.model_types.empty();
+}
+
+/// Which float tensors between regions may lie in memory in 16 bits.
+Storage storage_of(const PlanOptions& options, const PermitReport& permitted) {
+  Storage s;
+  if (options.allowed.contains("float16")) s.all = ir::DType::f16;
+  s.model = options.model_types;
+  s.kept = permitted.kept_wide;
+  for (const auto& [node, why] : permitted.not_float16) s.kept.insert(node);
+  return s;
 }
 
 /// A graph after the steps that do not depend on times.
@@ -94,7 +105,10 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
     OCTAVO_TRY(form.reports.emplace_back(), rewrite::run(form.graph, passes::float_rules(), rules.floats));
   }
   OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
-  narrow(form.graph);
+  for (auto& [node, why] : narrow(form.graph, storage_of(options, form.permitted))) {
+    form.permitted.float16.erase(node);
+    form.permitted.not_float16.insert_or_assign(node, std::move(why));
+  }
   if (options.allowed.contains("tf32")) permit_tf32(form.graph);
   OCTAVO_CHECK(ir::verify(form.graph));
   return form;
@@ -126,16 +140,22 @@ void explain_precision(region::Plan& plan, const PermitReport& report) {
         break;
       }
       const auto not_int8 = report.why_float.find(node);
-      const auto small = report.bfloat16.find(node);
-      if (small != report.bfloat16.end() && r.precision == ir::DType::bf16) {
+      const bool half = r.precision == ir::DType::f16;
+      const auto& narrow = half ? report.float16 : report.bfloat16;
+      const auto small = narrow.find(node);
+      if (small != narrow.end() && (half || r.precision == ir::DType::bf16)) {
         Reasons why{small->second};
         const bool by_rule = small->second.cause == cause::asked_for_by_rule;
         if (not_int8 != report.why_float.end() && not_int8->second != small->second && !by_rule) why.push_back(not_int8->second);
         say_first(std::move(why));
         break;
       }
-      if (not_int8 != report.why_float.end() && r.precision.from_float32()) {
-        say_first({not_int8->second});
+      const auto not_half = report.not_float16.find(node);
+      if ((not_int8 != report.why_float.end() || not_half != report.not_float16.end()) && r.precision.from_float32()) {
+        Reasons why;
+        if (not_int8 != report.why_float.end()) why.push_back(not_int8->second);
+        if (not_half != report.not_float16.end() && (why.empty() || why[0] != not_half->second)) why.push_back(not_half->second);
+        say_first(std::move(why));
         break;
       }
     }

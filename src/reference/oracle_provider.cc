@@ -176,9 +176,10 @@ class Oracle final : public region::HostKernel {
     std::vector<ir::Tensor> inputs;
     for (const TensorRef& r : s.anchor.inputs) inputs.push_back(gather(m, r, on_codes(s)));
     if (s.anchor.weights) inputs.push_back(gather(m, *s.anchor.weights));
-    if (s.anchor.weights || s.anchor.op == Op::matmul) {
-      for (ir::Tensor& t : inputs) {  // sums of bfloat16 products are floats, not rounded to bfloat16
-        if (t.dtype() == DType::bf16) t = t.to_f32();
+    const bool weighted = s.anchor.weights || s.anchor.op == Op::matmul;
+    if (weighted || !s.program.outputs.empty()) {
+      for (ir::Tensor& t : inputs) {  // what a program continues with is a float, not rounded to the type of the operands
+        if (t.dtype() == DType::bf16 || (t.dtype() == DType::f16 && !s.program.outputs.empty())) t = t.to_f32();
       }
     }
     if (s.anchor.op == Op::reshape && s.program.outputs.empty()) return inputs;

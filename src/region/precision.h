@@ -12,11 +12,11 @@ namespace octavo::region {
 
 enum class Work : std::uint8_t {
   none,      ///< not said
-  type,      ///< computes in Precision::type: "float32", "bfloat16", "f16", "s64", ...
+  type,      ///< computes in Precision::type: "float32", "bfloat16", "float16", "s64", ...
   int8,      ///< products or sums of 8-bit codes, or codes moved
   tf32,      ///< products of floats whose operands may be rounded to 10 bits behind the point
   quantize,  ///< "float32->int8": floats become codes in a pass of their own
-  narrow,    ///< "float32->bfloat16", likewise
+  narrow,    ///< "float32->bfloat16", "float32->float16": likewise, to Precision::type
   move,      ///< a copy
   transfer,  ///< a copy between the memories of two devices
   mixed,     ///< stages of several kinds, side by side
@@ -24,11 +24,16 @@ enum class Work : std::uint8_t {
 
 struct Precision {
   Work work = Work::none;
-  ir::DType type = ir::DType::f32;  ///< of Work::type; f32 otherwise
+  ir::DType type = ir::DType::f32;  ///< of Work::type and Work::narrow; f32 otherwise
 
   constexpr Precision() = default;
-  constexpr Precision(Work w) : work(w) {}
+  constexpr Precision(Work w) : work(w), type(w == Work::narrow ? ir::DType::bf16 : ir::DType::f32) {}
   constexpr Precision(ir::DType t) : work(Work::type), type(t) {}
+  [[nodiscard]] static constexpr Precision narrowing_to(ir::DType t) {
+    Precision p(t);
+    p.work = Work::narrow;
+    return p;
+  }
   bool operator==(const Precision&) const = default;
 
   /// Does it have 8-bit codes on one side at least?
@@ -37,10 +42,11 @@ struct Precision {
   [[nodiscard]] constexpr bool from_float32() const {
     return *this == ir::DType::f32 || work == Work::quantize || work == Work::narrow;
   }
-  [[nodiscard]] constexpr bool has_bfloat16() const { return *this == ir::DType::bf16 || work == Work::narrow; }
+  /// Does it compute in this 16-bit float type, or round float32 to it?
+  [[nodiscard]] constexpr bool has(ir::DType t) const { return (work == Work::type || work == Work::narrow) && type == t; }
 };
 
-/// "int8", "float32", "bfloat16", "tf32", "float32->int8", "float32->bfloat16", "move", "transfer", "mixed", the IR's name of another
+/// "int8", "float32", "bfloat16", "tf32", "float32->int8", "float32->bfloat16", "float32->float16", "move", "transfer", "mixed", the IR's name of another
 /// type, or nothing.
 [[nodiscard]] std::string to_string(const Precision& precision);
 /// The other way; nothing for other texts.

@@ -342,7 +342,8 @@ std::string build_metadata(const Plan& plan, const BuildOptions& o) {
   std::set<std::string> precisions;  // as trtexec lists them; FP32 is always possible
   for (const Region& r : plan.regions) {
     if (r.precision.has_codes()) precisions.insert("INT8");
-    if (r.precision.has_bfloat16()) precisions.insert("BF16");
+    if (r.precision.has(ir::DType::bf16)) precisions.insert("BF16");
+    if (r.precision.has(ir::DType::f16)) precisions.insert("FP16");
   }
   std::string precision = "FP32";
   for (const std::string& p : precisions) precision += "+" + p;

@@ -1,4 +1,4 @@
-// Convolutions of bfloat16, of float32 with products in tf32, and of float32 by three such products, under emulation: shapes around tiles,
+// Convolutions of bfloat16, of float16, of float32 with products in tf32, and of float32 by three such products, under emulation: shapes around tiles,
 // borders, few channels, several epilogues, beside the contract element by element; and mistakes planted in their text.
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/half.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
@@ -38,19 +39,25 @@ struct FloatCase {
   bool plain = false;  ///< stores the sums as they are
 };
 
-/// The buffer's floats, as the plan (constants) and the memory have them.
+/// The buffer's floats (f32, f16), as the plan (constants) and the memory have them.
 template <class F>
-void each_float(Scene& s, int buffer, F f) {
+void each_float(Scene& s, int buffer, F f, DType type = DType::f32) {
   const auto b = static_cast<std::size_t>(buffer);
   constexpr std::size_t kGuard = 64;
-  const auto n = static_cast<std::size_t>(s.plan().buffers[b].bytes) / 4;
+  const std::size_t size = ir::size_of(type), n = static_cast<std::size_t>(s.plan().buffers[b].bytes) / size;
   for (std::size_t i = 0; i < n; ++i) {
-    std::byte* const at = s.memory[b].data() + kGuard + 4 * i;
-    float v = 0;
-    std::memcpy(&v, at, 4);
-    v = f(v, i);
-    std::memcpy(at, &v, 4);
-    if (!s.plan().buffers[b].data.empty()) s.plan().buffers[b].data.mutable_data<float>()[i] = v;
+    std::byte* const at = s.memory[b].data() + kGuard + size * i;
+    ir::Tensor one(type, {});
+    std::memcpy(one.mutable_bytes().data(), at, size);
+    const float v = f(static_cast<float>(one.at(0)), i);
+    if (type == DType::f16) {
+      one.mutable_data<std::uint16_t>()[0] = f32_to_f16(v);
+    } else {
+      one.mutable_data<float>()[0] = v;
+    }
+    std::memcpy(at, one.bytes().data(), size);
+    ir::Tensor& constant = s.plan().buffers[b].data;
+    if (!constant.empty()) std::memcpy(constant.mutable_bytes().data() + size * i, one.bytes().data(), size);
   }
 }
 
@@ -66,12 +73,16 @@ void build(Scene& s, const FloatCase& c) {
   st.anchor.inputs = {s.nhwc(c.type, {c.n, c.c, c.h, c.w}, BufferKind::input)};
   st.anchor.weights = s.tensor(c.type, {c.o, c.c, c.k, c.k}, BufferKind::constant);
   auto& p = st.program;
-  const float least = c.type == DType::f32 && !c.whole ? -0.05F : -4;  // of sums that run_tf32 scales, of others
+  const bool scaled = c.type == DType::f16 || (c.type == DType::f32 && !c.whole);
+  const float least = scaled ? -0.05F : -4;  // of sums that run_scaled scales, of others
   const int sum = p.push(Op::acc_f), y = c.plain ? sum : p.push(Op::max, sum, p.imm_f(least));
   if (c.codes) {
     const int q = p.push(Op::div, y, p.imm_f(0.5F));
     p.outputs = {{p.push(Op::f2i, p.push(Op::min, p.push(Op::max, q, p.imm_f(0)), p.imm_f(255))), DType::u8}};
     st.stores = {s.nhwc(DType::u8, st.space)};
+  } else if (c.type == DType::f16) {  // the sums themselves too, which are not rounded to float16
+    p.outputs = {{y, DType::f32}, {y, DType::f16}};
+    st.stores = {s.nhwc(DType::f32, st.space), s.nhwc(DType::f16, st.space)};
   } else {
     p.outputs = {{y, c.type}};
     st.stores = {s.nhwc(c.type, st.space)};
@@ -110,7 +121,8 @@ float largest_magnitude(const FloatCase& c) {
   plain.plain = true, plain.codes = false;
   build(s, plain);
   for (const int b : {s.stage().anchor.inputs[0].buffer, s.stage().anchor.weights->buffer})
-    each_float(s, b, [](float v, std::size_t) { return std::abs(v); });
+    each_float(
+        s, b, [](float v, std::size_t) { return std::abs(v); }, c.type);
   region::Memory at;
   constexpr std::size_t kGuard = 64;
   for (auto& bytes : s.memory) at.base.push_back(bytes.data() + kGuard);
@@ -126,19 +138,29 @@ float largest_magnitude(const FloatCase& c) {
 // values off at 2^-23 of the largest, and its result likewise. Each of the 10 is at most 2^-23 S, and so is the addition of one slice to the others. There are
 // k * k * ceil(channels / 8) instructions for a result. The inputs are scaled by a power of two, which changes no rounding, so that S is at most 1: then the
 // bound, which is compared with the difference / (1 + |expected|), is one of the difference itself within a factor of two.
-std::string run_tf32(const FloatCase& c, const cuda::Parameters& parameters, int slices, const Edit& edit) {
+//
+// Products of float16 have 22 bits as well. Their instruction adds 16 of them, in an order that nobody says, and the contract adds all terms one after the
+// other in float32: each of these roundings is at most 2^-23 S.
+std::string run_scaled(const FloatCase& c, const cuda::Parameters& parameters, int slices, const Edit& edit) {
   Scene s(11);
   build(s, c);
   int exponent = 0;
   std::frexp(largest_magnitude(c), &exponent);
-  each_float(s, s.stage().anchor.inputs[0].buffer, [&](float v, std::size_t) { return std::ldexp(v, -exponent); });
+  each_float(
+      s, s.stage().anchor.inputs[0].buffer, [&](float v, std::size_t) { return std::ldexp(v, -exponent); }, c.type);
+  if (c.type == DType::f16) {
+    const auto steps = static_cast<float>(c.k * c.k * ((c.c + 15) / 16)), terms = static_cast<float>(c.k * c.k * c.c);
+    const float bound = std::ldexp(18 * steps + terms + static_cast<float>(slices), -23);
+    return run_emulated(s, cuda::conv_f16_family(), parameters, bound, edit, scalar_region, kTarget);
+  }
   const auto instructions = static_cast<float>(c.k * c.k * ((c.c + 7) / 8));
   const float tolerance = std::ldexp(10 * instructions + static_cast<float>(slices), -23);
   return run_emulated(s, cuda::conv_tf32_family(), parameters, tolerance, edit, tf32_region, kTarget);
 }
 
 std::string run(const FloatCase& c, const cuda::Parameters& parameters, const Edit& edit = {}, const Prepare& prepare = {}) {
-  if (c.type == DType::f32 && !c.whole) return run_tf32(c, parameters, 2, edit);  // tests have one slice or two
+  if (c.type == DType::f16 || (c.type == DType::f32 && !c.whole))
+    return run_scaled(c, parameters, 2, edit);  // tests have one slice or two
   Scene s(11);
   build(s, c);
   if (prepare) prepare(s);
@@ -158,7 +180,7 @@ cuda::Parameters tile(int slices = 1, bool resident = false, int k = 32) {
 class ConvFloatEmulated : public EmulatedTest {};
 
 TEST_F(ConvFloatEmulated, ShapesAroundTiles) {
-  for (const DType type : {DType::bf16, DType::f32}) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
     FloatCase c;
     c.type = type;
     EXPECT_EQ(run(c, tile()), "") << "3x3";
@@ -167,7 +189,7 @@ TEST_F(ConvFloatEmulated, ShapesAroundTiles) {
     c = {type, 1, 48, 5, 7, 33, 1, 1, 0};
     EXPECT_EQ(run(c, tile(1, true)), "") << "1x1, a resident filter, channels beyond the tile";
     c.codes = true;
-    if (type == DType::bf16) EXPECT_EQ(run(c, tile(1, false, 64)), "") << "codes";  // tf32 may round some the other way
+    if (type != DType::f32) EXPECT_EQ(run(c, tile(1, false, 64)), "") << "codes";  // tf32 may round some the other way
     c = {type, 1, 3, 9, 8, 32, 3, 2, 1};
     EXPECT_EQ(run(c, tile()), "") << "three channels";
     c = {type, 1, 5, 6, 8, 16, 3, 1, 1};
@@ -281,6 +303,37 @@ TEST_F(ConvFloatEmulated, WrongRoundingToTf32IsFound) {
   EXPECT_NE(planted("octavo_round_tf32(", "octavo_round_tf32(0x2000u + "), "") << "operands are one step off";
 }
 
+TEST_F(ConvFloatEmulated, MistakesInFloat16AreFound) {
+  FloatCase c;
+  c.type = DType::f16, c.n = 9;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run(c, tile(), [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    });
+  };
+  EXPECT_EQ(planted("kSlices", "kSlices"), "") << "nothing planted";
+  EXPECT_NE(planted("OCTAVO_PRODUCT octavo_mma_f16", "OCTAVO_PRODUCT octavo_mma_bf16"), "") << "the bits as bfloat16";
+  EXPECT_NE(planted("typedef float octavo_sum", "typedef int octavo_sum"), "") << "sums of floats as integers";
+  EXPECT_NE(planted("        octavo_barrier();\n        copy_next();", "        copy_next();"), "") << "missing barrier";
+  EXPECT_NE(planted("kPadTop = 1", "kPadTop = 0"), "") << "wrong border";
+}
+
+/// A sum that float16 could not hold: it is a float32 until the program stores it.
+TEST_F(ConvFloatEmulated, SumsOfFloat16AreFloat32) {
+  Scene s(11);
+  FloatCase c;
+  c.type = DType::f16, c.c = 48, c.k = 1, c.pad = 0, c.plain = true;
+  build(s, c);
+  each_float(
+      s, s.stage().anchor.inputs[0].buffer, [](float, std::size_t) { return 2048.0F; }, DType::f16);
+  each_float(
+      s, s.stage().anchor.weights->buffer, [](float, std::size_t i) { return i % 48 < 24 ? 64.0F : -63.0F; }, DType::f16);
+  EXPECT_EQ(run_emulated(s, cuda::conv_f16_family(), tile(), 0, {}, scalar_region, kTarget), "")
+      << "24 * 2048 * 64 is exact in float32";
+}
+
 TEST_F(ConvFloatEmulated, MistakesAreFound) {
   FloatCase c;
   c.n = 9;
@@ -328,6 +381,24 @@ TEST(ConvFloat, WholeFloatsAreThreeTimesTheWorkAndPreferred) {
   EXPECT_GT(three, 1.5 * one);
   EXPECT_LT(three, 5 * one);
   EXPECT_LT(three, direct);
+}
+
+TEST(ConvFloat, Float16CompilesForEveryArchitecture) {
+  if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  Scene s(3);
+  FloatCase c;
+  c.type = DType::f16, c.c = 64, c.o = 64;
+  build(s, c);
+  EXPECT_FALSE(cuda::conv_bf16_family().about(s.region())) << "the bits of another type";
+  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+    const cuda::Target target{architecture};
+    const auto all = cuda::conv_f16_family().candidates(s.region(), s.plan(), target);
+    ASSERT_FALSE(all.empty());
+    const auto text = cuda::conv_f16_family().emit(s.region(), s.plan(), all[0].parameters, target);
+    ASSERT_TRUE(text) << text.error().message;
+    const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options(target.architecture));
+    EXPECT_TRUE(code) << code.error().message;
+  }
 }
 
 TEST(ConvFloat, WholeFloatsCompileForEveryArchitecture) {

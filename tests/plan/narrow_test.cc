@@ -85,7 +85,7 @@ TEST(Narrow, EmulatedLayersComputeTheSameValuesInFloats) {
     ir::Graph small = narrowed(text, marked), emulated = parsed(text);
     for (const ir::NodeId id : emulated.order()) {
       if (!emulated.node(id).origin.empty() && marked.contains(*emulated.node(id).origin.begin()))
-        plan::mark_narrow(emulated.node(id), true);
+        plan::mark_narrow(emulated.node(id), ir::DType::bf16, true);
     }
     plan::narrow(emulated);
     ASSERT_TRUE(ir::verify(emulated));
@@ -248,7 +248,8 @@ TEST(Narrow, AProductOfOtherTypesLosesItsMark) {
 TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
   const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
   for (const char* pattern : {"scores", "product", "p", "*"}) {
-    for (const char* type : {"bfloat16", "bfloat16-emulated"}) {
+    for (const char* type : {"bfloat16", "bfloat16-emulated", "float16", "float16-emulated"}) {
+      const ir::DType narrow = std::string(type).starts_with("b") ? ir::DType::bf16 : ir::DType::f16;
       for (const bool apart : {false, true}) {
         plan::PlanOptions o;
         o.precisions = {{pattern, type}};
@@ -261,14 +262,15 @@ TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
           for (const region::Stage& s : r.stages) {
             if (s.anchor.op != ir::Op::matmul) continue;
             ASSERT_EQ(s.anchor.inputs[0].dtype, s.anchor.inputs[1].dtype) << r.name;
-            const bool is = s.anchor.inputs[0].dtype == ir::DType::bf16;
+            const bool is = s.anchor.inputs[0].dtype == narrow;
             small += is;
-            if (apart) EXPECT_EQ(r.precision, is ? ir::DType::bf16 : ir::DType::f32) << r.name;
+            if (apart) EXPECT_EQ(r.precision, is ? narrow : ir::DType::f32) << r.name;
           }
         }
-        const bool emulated = std::string(type) != "bfloat16";
+        const bool emulated = std::string(type).ends_with("emulated");
         EXPECT_EQ(small, emulated ? 0 : std::string(pattern) == "*" ? 2 : 1) << pattern;
-        EXPECT_EQ(planned->permitted.bfloat16.size(), static_cast<std::size_t>(small)) << pattern;
+        const auto& list = narrow == ir::DType::f16 ? planned->permitted.float16 : planned->permitted.bfloat16;
+        EXPECT_EQ(list.size(), static_cast<std::size_t>(small)) << pattern;
         const auto feeds = testing::seeded_feeds(planned->graph, 7);
         const auto want = reference::evaluate(planned->graph, feeds);
         const auto got = testing::run_plan(planned->plan, providers, feeds, false);

@@ -13,8 +13,14 @@ TEST(Precision, TextsComeBack) {
     EXPECT_EQ(find_precision(to_string(type)), Precision(type)) << ir::name_of(type);
   }
   EXPECT_EQ(to_string(ir::DType::f32), "float32");
-  EXPECT_EQ(to_string(ir::DType::f16), "f16");
-  for (const char* text : {"f32", "bf16", "int4", "Move", "int8 "}) EXPECT_FALSE(find_precision(text)) << text;
+  EXPECT_EQ(to_string(ir::DType::f16), "float16");
+  for (const ir::DType type : {ir::DType::bf16, ir::DType::f16}) {
+    const Precision narrowing = Precision::narrowing_to(type);
+    EXPECT_EQ(find_precision(to_string(narrowing)), narrowing) << to_string(narrowing);
+  }
+  EXPECT_EQ(to_string(Precision::narrowing_to(ir::DType::f16)), "float32->float16");
+  for (const char* text : {"f32", "bf16", "f16", "float32->float32", "float32->", "int4", "Move", "int8 "})
+    EXPECT_FALSE(find_precision(text)) << text;
 }
 
 TEST(Precision, KindsAreTold) {
@@ -22,7 +28,8 @@ TEST(Precision, KindsAreTold) {
   EXPECT_FALSE(Precision(ir::DType::u8).has_codes() || Precision(Work::move).has_codes());
   EXPECT_TRUE(Precision(ir::DType::f32).from_float32() && Precision(Work::narrow).from_float32());
   EXPECT_FALSE(Precision(Work::tf32).from_float32() || Precision(Work::none).from_float32());
-  EXPECT_TRUE(Precision(ir::DType::bf16).has_bfloat16() && !Precision(ir::DType::f16).has_bfloat16());
+  EXPECT_TRUE(Precision(ir::DType::bf16).has(ir::DType::bf16) && !Precision(ir::DType::f16).has(ir::DType::bf16));
+  EXPECT_TRUE(Precision::narrowing_to(ir::DType::f16).has(ir::DType::f16) && !Precision(Work::int8).has(ir::DType::f32));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/commands/changed_outputs.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/diagnosis.h"
+#include "cli/commands/float_share.h"
 #include "cli/commands/inspection.h"
 #include "cli/commands/kept_float.h"
 #include "cli/commands/profiling.h"
@@ -182,6 +183,7 @@ Result<int> build(const Options& o) {
   fmt::print("{}", report::summary(loaded.engine->plan()));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
+  fmt::print("{}", float_share(loaded.engine->plan(), o.model.build.plan));
   const auto& regions = loaded.engine->plan().regions;
   if (quantized) fmt::print("{}", outcome_text(*quantized, false));
   if (!quantized && o.model.calibration.empty() &&

@@ -37,10 +37,13 @@ Status take_types(const QuantizeText& o, const api::PipelineOptions& build, Quan
   }
   q.allowed.clear();
   for (const std::string& type : o.allow) {
-    if (type == "tf32" && engine) continue;  // of the build
+    if ((type == "tf32" || type == "float16") && engine) continue;  // of the build
     if (type == "float16") {
-      return fail(ErrorKind::usage,
-                  "--allow float16: tensors can have it, layers do not compute in it (docs/precision.md)\n  allow bfloat16");
+      return fail(
+          ErrorKind::usage,
+          "--allow float16: the search of precision measures with the processor's kernels, and none computes in float16\n  allow "
+          "bfloat16, or allow float16 where the quantized model is built: octavo build --device cuda --allow "
+          "int8,float32,float16");
     }
     if (type != "int8" && type != "float32" && type != "bfloat16") {
       return fail(ErrorKind::usage,

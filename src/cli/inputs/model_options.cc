@@ -206,13 +206,12 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
              "slow)")
           ->check(Range{0.0, 1e9})
           ->type_name("X"));
-  of_build(
-      app.add_option(
-             "--allow", o.allow,
-             "Types that layers without Q/DQ pairs may compute in (default: int8,float32; others: bfloat16, and tf32 on a GPU)")
-          ->delimiter(',')
-          ->allow_extra_args(false)
-          ->type_name("TYPE"));
+  of_build(app.add_option("--allow", o.allow,
+                          "Types that layers without Q/DQ pairs may compute in (default: int8,float32; others: bfloat16, and "
+                          "float16 and tf32 on a GPU)")
+               ->delimiter(',')
+               ->allow_extra_args(false)
+               ->type_name("TYPE"));
   app.add_flag("-v,--verbose", o.verbose, "Print each step to stderr, and which rewrite rules applied or were refused");
 }
 

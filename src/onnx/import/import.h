@@ -64,6 +64,9 @@ struct Model {
   std::vector<std::string> notes;
   /// ONNX nodes that no IR node stands for, and why ("folded into a constant", "no effect at inference", "reaches no output").
   std::vector<std::pair<std::string, std::string>> absorbed;
+  /// The float type that the file gives to the first result of each ONNX node which has one, by the node's name. Empty where no tensor of the file is
+  /// float16 or bfloat16.
+  std::map<std::string, ir::DType> float_types;
   /// ONNX tensor names that are another name of a value (Identity, Dropout, Cast between float types): alias -> the value's name.
   std::map<std::string, std::string> aliases;
 };

@@ -198,6 +198,7 @@ Status Importer::bind_results(NodeContext& node) {
     values_[name] = v;
     const DType inside = value.type.dtype, declared_type = node.declared_[i].value_or(inherited(inside));
     if (held(declared_type) == inside && declared_type != inside) declared_[name] = declared_type;
+    if (i == 0 && inside == DType::f32) out_.float_types.emplace(node.name(), declared_type);
     all_constant = all_constant && g.is_constant(v);
     all_passed = all_passed && std::find(node.inputs_.begin(), node.inputs_.end(), v) != node.inputs_.end();
   }
@@ -547,6 +548,8 @@ Result<Model> Importer::run() {
   OCTAVO_CHECK(bind_outputs());
   graph().remove_dead();
   list_absorbed();
+  const auto half = [](const auto& of_node) { return of_node.second == DType::f16 || of_node.second == DType::bf16; };
+  if (std::none_of(out_.float_types.begin(), out_.float_types.end(), half)) out_.float_types.clear();
   if (auto status = ir::verify(graph()); !status) {
     return fail(ErrorKind::internal, "the imported graph does not verify (please report this model): " + status.error().message);
   }

@@ -96,7 +96,7 @@ constexpr ChoiceInfo kChoices[] = {
      kSearched,
      "ranges, or bfloat16 among the allowed types",
      false,
-     {{{"int8", ""}, {"float32", ""}, {"bfloat16", ""}}}},
+     {{{"int8", ""}, {"float32", ""}, {"bfloat16", ""}, {"float16", ""}}}},
     {"inner-view",
      kTimes,
      kSearched,

@@ -29,7 +29,7 @@ struct ChoiceInfo {
   int effort = 0;                           ///< from this effort on it is decided; below, the default stays
   std::string_view needs;                   ///< beside the effort
   bool can_be_forced = false;               ///< --force takes the second candidate wherever it is possible
-  std::array<CandidateInfo, 3> candidates;  ///< the default first; unused ones have no name
+  std::array<CandidateInfo, 4> candidates;  ///< the default first; unused ones have no name
 };
 
 /// In the order of docs/planner.md. Every one can be disabled: its default then stays.

@@ -57,10 +57,11 @@ ir::Tensor transposed_weights(const ir::Tensor& w) {
 }
 
 // Weights that `narrow` rounded, in their own type.
-ir::Tensor bf16_of(const ir::Tensor& w) {
-  ir::Tensor out(ir::DType::bf16, w.shape());
+ir::Tensor narrow_of(const ir::Tensor& w, ir::DType type) {
+  ir::Tensor out(type, w.shape());
   const auto from = w.data<float>();
-  std::transform(from.begin(), from.end(), out.mutable_data<std::uint16_t>().begin(), f32_to_bf16);
+  std::transform(from.begin(), from.end(), out.mutable_data<std::uint16_t>().begin(),
+                 type == ir::DType::f16 ? f32_to_f16 : f32_to_bf16);
   return out;
 }
 
@@ -85,7 +86,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   const Node& n = g.node(id);
   const ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
   const Repr repr = kind.integer ? Repr::codes : Repr::raw;
-  const bool narrow = is_narrow(n) && !kind.integer;
+  const std::optional<ir::DType> narrow = kind.integer ? std::nullopt : narrow_type(n);
   const ValueId data = held(g, n.inputs[0]);
   OCTAVO_TRY(TensorRef x, n.op == Op::gemm ? reader.read(data, repr) : reader.read_channel_last(data, repr));
   inputs.push_back(data);
@@ -117,7 +118,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   } else {
     weights = w.quantizer ? decoded(w) : w.payload.to_f32();
   }
-  if (narrow) weights = bf16_of(weights);
+  if (narrow) weights = narrow_of(weights, *narrow);
   if (n.op == Op::gemm && narrow) {
     weights = transposed_weights<std::uint16_t>(weights);
   } else if (n.op == Op::gemm) {
@@ -139,10 +140,14 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   } else {
     builder.set_acc_float_bias(n);
     builder.may_be_nan = true;
-    region.precision = narrow              ? region::Precision(ir::DType::bf16)
+    region.precision = narrow              ? region::Precision(*narrow)
                        : may_tf32(n.attrs) ? region::Work::tf32
                                            : region::Precision(ir::DType::f32);
-    add(region.reasons, narrow ? because<cause::bfloat16_anchor>() : kind.why_float);
+    if (narrow) {
+      region.reasons.push_back(narrow == ir::DType::f16 ? because<cause::float16_anchor>() : because<cause::bfloat16_anchor>());
+    } else {
+      add(region.reasons, kind.why_float);
+    }
   }
   if (narrow || kind.integer) compute_exactly(stage.anchor.facts);
   return {};
@@ -178,7 +183,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
   return {};
 }
 
-// A product of two matrices in bfloat16, which lie in memory as such.
+// A product of two matrices in bfloat16 or float16, which lie in memory as such.
 Status lower_narrow_product(const Graph& g, const Node& n, const AnchorReader& reader, region::Stage& stage,
                             EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   stage.anchor.op = n.op;
@@ -191,8 +196,9 @@ Status lower_narrow_product(const Graph& g, const Node& n, const AnchorReader& r
   }
   builder.set_acc_float(n.outputs[0]);
   builder.may_be_nan = true;
-  region.precision = ir::DType::bf16;
-  region.reasons.push_back(because<cause::bfloat16_product>());
+  region.precision = *narrow_type(n);
+  region.reasons.push_back(narrow_type(n) == ir::DType::f16 ? because<cause::float16_product>()
+                                                            : because<cause::bfloat16_product>());
   return {};
 }
 
@@ -260,7 +266,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   OCTAVO_TRY(stage.anchor.facts, ir::facts_of(g, n));
   const bool image = n.op == Op::max_pool || n.op == Op::avg_pool;
   for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
-    const ValueId v = n.inputs[slot];
+    const ValueId v = held(g, n.inputs[slot]);
     if (v == ir::kNone) continue;
     const Repr repr = g.is_constant(v) ? Repr::raw : anchor_input(g, grids, id, slot);
     OCTAVO_TRY(TensorRef r, image && slot == 0 ? reader.read_channel_last(v, repr) : reader.read(v, repr));

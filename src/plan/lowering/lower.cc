@@ -330,7 +330,7 @@ class Lowerer {
                 ? region::Work::quantize
                 : region::Work::int8;
       if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
-        region.precision = region::Work::narrow;
+        region.precision = region::Precision::narrowing_to(g_.type(g_.node(group.nodes.front()).outputs[0]).dtype);
     } else if (!members.empty()) {
       region.reasons.push_back(because<cause::epilogue_fused>(members));
     }

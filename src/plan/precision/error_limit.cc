@@ -55,8 +55,9 @@ Result<ErrorLimit> limit_error(std::vector<ErrorUnit>& units, double limit,
   if (out.after > limit) {
     return fail(ErrorKind::usage,
                 fmt::format("--max-error {}: with no permitted layer in int8 an output still differs by {:.4g} of its largest "
-                            "magnitude (seeded inputs)\n  bfloat16 makes this error: allow float32, drop the rules that ask for "
-                            "bfloat16, or allow a larger error",
+                            "magnitude (seeded inputs)\n  float16 or bfloat16 makes this error: allow float32 without it, drop the "
+                            "rules that ask for "
+                            "it, or allow a larger error",
                             limit, out.after));
   }
   std::size_t low = 0, high = units.size();  // `low` exceeds the limit, `high` keeps it

@@ -1,3 +1,4 @@
+// One class, longer than 400 lines: what may be int8 and what narrower floats share the rules and the report.
 #include "plan/precision/permit.h"
 
 #include <fmt/format.h>
@@ -22,11 +23,21 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-/// As "bfloat16", with the values kept in float32 (mark_narrow): computes the same on processors without the instructions.
-constexpr const char* kEmulatedType = "bfloat16-emulated";
-
-bool asks_bfloat16(const PrecisionRule& rule) {
-  return rule.precision == "bfloat16" || rule.precision == kEmulatedType;
+/// A 16-bit type that a rule asks for. `emulated`: with the values kept in float32 (mark_narrow), which computes the same on devices without
+/// instructions for it.
+struct NarrowType {
+  ir::DType type = ir::DType::bf16;
+  bool emulated = false;
+};
+std::optional<NarrowType> narrow_asked(const PrecisionRule& rule) {
+  static constexpr std::pair<std::string_view, NarrowType> kKnown[] = {{"bfloat16", {ir::DType::bf16, false}},
+                                                                       {"bfloat16-emulated", {ir::DType::bf16, true}},
+                                                                       {"float16", {ir::DType::f16, false}},
+                                                                       {"float16-emulated", {ir::DType::f16, true}}};
+  for (const auto& [name, type] : kKnown) {
+    if (rule.precision == name) return type;
+  }
+  return std::nullopt;
 }
 
 bool matches(const std::string& pattern, const std::string& name) {
@@ -42,9 +53,16 @@ std::string stated(const Reason& why) {
     case cause::weights_not_float_constant: return fmt::format("its weights \"{}\" are not a float32 constant", tensor());
     case cause::input_not_float_activation: return fmt::format("its input \"{}\" is not a float32 activation", tensor());
     case cause::type_not_allowed: return "int8 is not among the allowed types";
+    case cause::weights_beyond_float16:
+      return fmt::format("its weights \"{}\" reach {}, and float16 ends at 65504", tensor(), std::get<double>(why.values[1]));
+    case cause::range_near_float16_end:
+      return fmt::format("tensor \"{}\" reaches {} by its range, and from {} on, half of the end of float16, layers stay wider",
+                         tensor(), std::get<double>(why.values[1]), std::get<double>(why.values[2]));
     default: return std::string(name_of(why.cause));
   }
 }
+
+constexpr double kFloat16End = 65520;  // what rounds to infinity
 
 class Permitter {
  public:
@@ -57,6 +75,7 @@ class Permitter {
     OCTAVO_CHECK(check_rules());
     for (const NodeId id : order_) {
       const Node n = g_.node(id);  // a copy: adding nodes moves the original
+      if (stays_float32(n)) report_.kept_wide.insert(n.origin.begin(), n.origin.end());
       if (weighted_op(n.op)) {
         OCTAVO_CHECK(weighted(id, n));
       } else if (n.op == Op::matmul) {
@@ -81,9 +100,9 @@ class Permitter {
     for (const PrecisionRule& rule : options_.precisions) {
       const std::string text = rule.pattern + "=" + rule.precision;
       bool computes = false;  // a weighted operator, a product of two matrices, or what one reads
-      if (rule.precision != "int8" && rule.precision != "float32" && !asks_bfloat16(rule)) {
+      if (rule.precision != "int8" && rule.precision != "float32" && !narrow_asked(rule)) {
         return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
-                                                  "float32, bfloat16, bfloat16-emulated",
+                                                  "float32, bfloat16, float16, bfloat16-emulated, float16-emulated",
                                                   text, rule.precision));
       }
       bool found = false;
@@ -114,7 +133,7 @@ class Permitter {
                                 "and ?; octavo explain lists the nodes",
                                 text));
       }
-      if (asks_bfloat16(rule) && !computes) {
+      if (narrow_asked(rule) && !computes) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}\" asks {} of no convolution or product\n  give the name "
                                 "of a Conv, ConvTranspose or Gemm with constant weights, of a MatMul, or of a tensor that "
@@ -273,6 +292,16 @@ class Permitter {
     if (read_through(id, slot)) report_.others.insert(name_of(g_.node(id)));
   }
 
+  /// A rule asks float32 of the node, or of the tensor that it makes.
+  [[nodiscard]] bool stays_float32(const Node& n) const {
+    const auto first = std::find_if(options_.precisions.begin(), options_.precisions.end(), [&](const PrecisionRule& r) {
+      return std::any_of(n.origin.begin(), n.origin.end(), [&](const std::string& o) { return matches(r.pattern, o); }) ||
+             std::any_of(n.outputs.begin(), n.outputs.end(),
+                         [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
+    });
+    return first != options_.precisions.end() && first->precision == "float32";
+  }
+
   const PrecisionRule* rule_for(const Node& n) const {
     for (const PrecisionRule& rule : options_.precisions) {
       for (const std::string& name : n.origin) {
@@ -314,7 +343,7 @@ class Permitter {
       code_weights(id, n);
       ++report_.int8_layers;
       report_.layers.insert(name);
-      if (bfloat16_allowed() && !why_no_bfloat16(n)) report_.may_bfloat16.insert(name);
+      if (bfloat16_allowed() && !options_.allowed.contains("float16") && !why_not_narrow(n)) report_.may_bfloat16.insert(name);
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
@@ -325,23 +354,23 @@ class Permitter {
                               "or remove the rule",
                               rule->pattern, name, stated(*why)));
     }
-    OCTAVO_TRY(const bool small, bfloat16(id, n, name, rule));
-    ++(small ? report_.bfloat16_layers : report_.float_layers);
+    OCTAVO_TRY(const auto small, narrow(id, n, name, rule));
+    ++(!small ? report_.float_layers : *small == ir::DType::bf16 ? report_.bfloat16_layers : report_.float16_layers);
     if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
     for (const std::string& origin : n.origin) report_.why_float.insert_or_assign(origin, *why);
     return {};
   }
 
-  /// A product of two matrices of floats, as a rule both computed: in bfloat16, or as it is.
+  /// A product of two matrices of floats, as a rule both computed: in a 16-bit type, or as it is.
   Status product(NodeId id, const Node& n) {
     if (ir::classify_anchor(g_, grids_, id).integer) return {};
-    OCTAVO_TRY([[maybe_unused]] const bool small, bfloat16(id, n, name_of(n), rule_for(n)));
+    OCTAVO_TRY([[maybe_unused]] const auto small, narrow(id, n, name_of(n), rule_for(n)));
     return {};
   }
 
   [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains("bfloat16"); }
 
-  [[nodiscard]] std::optional<Reason> why_no_bfloat16(const Node& n) const {
+  [[nodiscard]] std::optional<Reason> why_not_narrow(const Node& n) const {
     if (n.op == Op::matmul) {
       for (const ValueId v : n.inputs) {
         if (g_.type(v).dtype != ir::DType::f32 || (g_.is_constant(v) && g_.producer(v).quantizer))
@@ -356,41 +385,77 @@ class Permitter {
     return std::nullopt;
   }
 
-  /// A layer that is not int8: true if it computes in bfloat16, because a rule, the allowed types or the choices say so. One that is
-  /// to be emulated computes in float32, on rounded operands.
-  Result<bool> bfloat16(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
-    std::optional<Reason> why;
+  /// The same, and why its tensors may not fit float16.
+  [[nodiscard]] std::optional<Reason> why_not_float16(const Node& n) const {
+    if (auto why = why_not_narrow(n)) return why;
+    if (n.op != Op::matmul) {
+      double largest = 0;
+      for (const float w : g_.payload(n.inputs[1]).data<float>()) {
+        if (std::isfinite(w)) largest = std::max(largest, std::abs(static_cast<double>(w)));
+      }
+      if (largest >= kFloat16End) return because<cause::weights_beyond_float16>(g_.value(n.inputs[1]).name, largest);
+    }
+    std::vector<ValueId> read{n.inputs[0], n.outputs[0]};
+    if (n.op == Op::matmul) read.push_back(n.inputs[1]);
+    for (const ValueId v : read) {
+      if (const double largest = largest_of_range(g_, v); largest >= kFloat16Limit)
+        return because<cause::range_near_float16_end>(g_.value(v).name, largest, kFloat16Limit);
+    }
+    return std::nullopt;
+  }
+
+  /// The type of 16 bits in which a layer that is not int8 computes, because a rule, the model, the allowed types or the choices say so; nothing:
+  /// none. One that is to be emulated computes in float32, on rounded operands.
+  Result<std::optional<ir::DType>> narrow(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
+    using Type = std::optional<ir::DType>;
     const std::size_t read = n.op == Op::matmul ? 2 : 1;  // what a rule about a tensor may name
     const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(), [&](const PrecisionRule& r) {
       return std::any_of(n.inputs.begin(), n.inputs.begin() + static_cast<std::ptrdiff_t>(read),
                          [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
     });
     if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
-    if (rule != nullptr && rule->precision == "float32") return false;
-    if (rule != nullptr && asks_bfloat16(*rule)) {
-      why = because<cause::asked_for_by_rule>(rule->precision, rule->pattern);
-    } else if (!bfloat16_allowed()) {
-      return false;
-    } else if (!options_.allowed.contains("float32")) {
+    if (rule != nullptr && rule->precision == "float32") return Type();
+    const auto take = [&](ir::DType type, const Reason& why) {
+      mark_narrow(g_.node(id), type);
+      auto& list = type == ir::DType::f16 ? report_.float16 : report_.bfloat16;
+      for (const std::string& origin : n.origin) list.insert_or_assign(origin, why);
+      return Type(type);
+    };
+    if (const auto asked = rule == nullptr ? std::nullopt : narrow_asked(*rule)) {
+      if (const auto impossible = asked->type == ir::DType::f16 ? why_not_float16(n) : why_not_narrow(n)) {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule",
+                                rule->pattern, rule->precision, name, stated(*impossible)));
+      }
+      if (asked->emulated) {
+        mark_narrow(g_.node(id), asked->type, true);
+        return Type();
+      }
+      if (asked->type == ir::DType::bf16) report_.may_bfloat16.insert(name);
+      return take(asked->type, because<cause::asked_for_by_rule>(rule->precision, rule->pattern));
+    }
+    const Type of_model = narrow_type_of_model(n, options_.model_types);
+    if (of_model == ir::DType::f16 || options_.allowed.contains("float16")) {
+      const auto impossible = why_not_float16(n);
+      if (!impossible) {
+        return take(ir::DType::f16,
+                    of_model ? because<cause::type_of_the_model>("float16") : because<cause::type_permitted>("float16"));
+      }
+      for (const std::string& origin : n.origin) report_.not_float16.insert_or_assign(origin, *impossible);
+    }
+    const auto impossible = why_not_narrow(n);
+    if (of_model == ir::DType::bf16 && !impossible) return take(ir::DType::bf16, because<cause::type_of_the_model>("bfloat16"));
+    if (!bfloat16_allowed()) return Type();
+    if (!impossible) report_.may_bfloat16.insert(name);
+    std::optional<Reason> why;
+    if (!options_.allowed.contains("float32")) {
       why = because<cause::type_not_allowed>("float32");
     } else if (choices_.bfloat16.contains(name)) {
       const auto given = choices_.why.find(name);
       why = given == choices_.why.end() ? because<cause::left_out_for_comparison>() : given->second;
     }
-    const std::optional<Reason> impossible = why_no_bfloat16(n);
-    const bool emulated = rule != nullptr && rule->precision == kEmulatedType;
-    if (!impossible && !emulated) report_.may_bfloat16.insert(name);
-    if (!why) return false;
-    if (impossible) {
-      if (rule == nullptr) return false;
-      return fail(ErrorKind::usage,
-                  fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule", rule->pattern,
-                              rule->precision, name, stated(*impossible)));
-    }
-    mark_narrow(g_.node(id), emulated);
-    if (emulated) return false;
-    for (const std::string& origin : n.origin) report_.bfloat16.insert_or_assign(origin, *why);
-    return true;
+    if (!why || impossible) return Type();
+    return take(ir::DType::bf16, *why);
   }
 
   void code_weights(NodeId id, const Node& n) {

@@ -33,8 +33,12 @@ struct PermitReport {
   /// it with the reason.
   std::set<std::string> may_bfloat16;
   std::map<std::string, Reason> bfloat16;
-  std::set<std::string> others;  ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
-  int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0;  ///< weighted operators, each counted once
+  std::map<std::string, Reason> float16;      ///< ONNX nodes that compute in float16, with the reason
+  std::map<std::string, Reason> not_float16;  ///< those that may, and cannot, with the reason
+  std::set<std::string> kept_wide;            ///< ONNX nodes whose results a rule keeps float32
+  std::set<std::string> others;               ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
+  int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0,
+      float16_layers = 0;            ///< weighted operators, each counted once
   PermittedPairs pairs;              ///< of the model, where PlanOptions::permit_pairs asks for it
   std::vector<std::string> missing;  ///< tensors read by weighted operators without a range
 };

@@ -47,15 +47,17 @@ class Chooser {
         context_(work.context),
         options_(work.context.options),
         pricer_(work.context),
-        wide_(!options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16" : "float32") {}
+        wide_(options_.allowed.contains("float16")                                             ? "float16"
+              : !options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16"
+                                                                                               : "float32") {}
 
   Result<Precisions> run() {
     choices_.all_inner = options_.inner_pairs;
     OCTAVO_TRY(out_.form, work_.form(choices_));
     OCTAVO_CHECK(demanded_kernels());
     const PermitReport& made = out_.form.permitted;
-    if (options_.max_error && !(made.permitted.empty() && made.others.empty() && made.bfloat16.empty()))
-      OCTAVO_CHECK(keep_within_error());
+    const bool rounds = options_.allowed.contains("float16") || !made.bfloat16.empty() || !made.float16.empty();
+    if (options_.max_error && (rounds || !made.permitted.empty() || !made.others.empty())) OCTAVO_CHECK(keep_within_error());
     OCTAVO_TRY(out_.searched, search(out_.form.graph, context_));
     const PermitReport& report = out_.form.permitted;
     const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
@@ -97,12 +99,12 @@ class Chooser {
     return {};
   }
 
-  /// What a rule or the allowed types demand in bfloat16 must have a kernel: nothing slower is taken for it silently.
+  /// What a rule or the allowed types demand in bfloat16 or float16 must have a kernel: nothing slower is taken for it silently.
   Status demanded_kernels() {
-    if (out_.form.permitted.bfloat16.empty()) return {};
+    if (out_.form.permitted.bfloat16.empty() && out_.form.permitted.float16.empty()) return {};
     OCTAVO_TRY(const Realized made, realize(out_.form.graph, {}, context_));
     for (const region::Region& r : made.plan.regions) {
-      if (r.precision != ir::DType::bf16) continue;
+      if (r.precision != ir::DType::bf16 && r.precision != ir::DType::f16) continue;
       const Reasons refused = refusals_of(r, made.plan, context_);
       if (refused.empty()) continue;
       std::string list;
@@ -111,9 +113,9 @@ class Chooser {
                                                    : " " + spelled(Reasons{why});
       }
       return fail(ErrorKind::unsupported,
-                  fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can:{}\n  allow float32 "
-                              "as well, or drop the rule that asks for bfloat16",
-                              r.name, list));
+                  fmt::format("region \"{0}\" is to compute in {1}, and nothing here can:{2}\n  allow float32 "
+                              "as well, or drop the rule that asks for {1}",
+                              r.name, to_string(r.precision), list));
     }
     return {};
   }
@@ -234,7 +236,8 @@ class Chooser {
   //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never raised for a layer that Q/DQ nodes make int8. A product of
   //          two matrices is float32 or bfloat16.
   //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
-  //          wins there is a plan tried with it. Default: int8 where a range permits it, else float32.
+  //          wins there is a plan tried with it. Default: int8 where a range permits it, else float16 where it is allowed, else
+  //          float32.
   Status choose_float(const Names nodes) {
     if (nodes.empty() || !options_.allowed.contains(wide_)) return {};
     PermitChoices none = choices_;

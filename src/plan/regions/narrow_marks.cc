@@ -7,8 +7,12 @@ namespace octavo::plan {
 bool can_be_marked(ir::Op op) {
   return op == ir::Op::conv || op == ir::Op::conv_transpose || op == ir::Op::gemm || op == ir::Op::matmul;
 }
-bool is_narrow(const ir::Node& node) {
-  return ir::get_text(node.attrs, kArithmeticMark) == ir::spelled(ir::Arithmetic::bf16) && can_be_marked(node.op);
+std::optional<ir::DType> narrow_type(const ir::Node& node) {
+  if (!can_be_marked(node.op)) return std::nullopt;
+  const std::string mark = ir::get_text(node.attrs, kArithmeticMark);
+  if (mark == ir::spelled(ir::Arithmetic::bf16)) return ir::DType::bf16;
+  if (mark == ir::spelled(ir::Arithmetic::f16)) return ir::DType::f16;
+  return std::nullopt;
 }
 bool is_narrow_cast(const ir::Node& node) {
   return node.op == ir::Op::cast && node.attrs.contains(kCastMark);

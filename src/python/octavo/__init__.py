@@ -70,8 +70,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     qdq       meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": every pair rounds at its place. "permit": pairs on activations
               may be left out if that makes the model faster; they then are ranges, as those of `calibration`. Results change;
               `octavo build --qdq permit` prints by how much, and the time of each plan.
-    precision {pattern of node or tensor names: "int8", "float32", "bfloat16" or "bfloat16-emulated"}, or such pairs: the first that matches counts.
-    allowed   types that layers may have, {"int8", "float32"} by default; "bfloat16" if the processor has it (docs/implicit.md).
+    precision {pattern of node or tensor names: "int8", "float32", "bfloat16", "bfloat16-emulated", "float16" or "float16-emulated"}, or such pairs: the first that matches counts.
+    allowed   types that layers may have, {"int8", "float32"} by default; "bfloat16" if the processor has it (docs/implicit.md), and with device="cuda"
+              "float16" (tensors between layers too) and "tf32" (docs/precision.md).
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
               networks.
     bindings  {input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have

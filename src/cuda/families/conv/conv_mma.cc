@@ -176,7 +176,13 @@ double seconds_of(const ConvShape& s, const ConvLayout& l, double traffic, const
 }
 
 std::string_view name_of(ConvType t) {
-  return t == ConvType::u8s8 ? "u8s8" : t == ConvType::bf16 ? "bf16" : t == ConvType::tf32 ? "tf32" : "f32";
+  switch (t) {
+    case ConvType::u8s8: return "u8s8";
+    case ConvType::bf16: return "bf16";
+    case ConvType::f16: return "f16";
+    case ConvType::tf32: return "tf32";
+    default: return "f32";
+  }
 }
 
 std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& l, std::int64_t steps) {
@@ -415,6 +421,11 @@ const Family& conv_mma_family() {
 
 const Family& conv_bf16_family() {
   static const ConvMma family(ConvType::bf16);
+  return family;
+}
+
+const Family& conv_f16_family() {
+  static const ConvMma family(ConvType::f16);
   return family;
 }
 

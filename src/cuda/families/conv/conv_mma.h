@@ -1,6 +1,6 @@
-// The families "conv.u8s8.mma", "conv.bf16.mma", "conv.tf32.mma" and "conv.f32.mma": convolutions of codes, of bfloat16, of float32 whose
-// operands may be rounded to tf32, and of float32 whose operands may not (three products in tf32 for one of float32; the bound of its error is at
-// octavo_split in split.inc), as implicit matrix products on tensor cores (conv.inc). Other families make other regions into them.
+// The families "conv.u8s8.mma", "conv.bf16.mma", "conv.f16.mma", "conv.tf32.mma" and "conv.f32.mma": convolutions of codes, of bfloat16, of float16,
+// of float32 whose operands may be rounded to tf32, and of float32 whose operands may not (three products in tf32 for one of float32; the bound of its
+// error is at octavo_split in split.inc), as implicit matrix products on tensor cores (conv.inc). Other families make other regions into them.
 #pragma once
 
 #include <optional>

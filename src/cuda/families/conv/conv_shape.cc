@@ -72,6 +72,7 @@ std::optional<ConvType> conv_type(const region::Stage& s) {
   if (a.integer) return ConvType::u8s8;
   const ir::DType x = a.inputs[0].dtype, w = a.weights->dtype;
   if (x == ir::DType::bf16 && w == ir::DType::bf16) return ConvType::bf16;
+  if (x == ir::DType::f16 && w == ir::DType::f16) return ConvType::f16;
   if (x == ir::DType::f32 && w == ir::DType::f32)
     return a.as<ir::Window>().arithmetic == ir::Arithmetic::tf32 ? ConvType::tf32 : ConvType::f32;
   return std::nullopt;
@@ -90,7 +91,7 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
   if (conv_type(s) != type)
     return refuse("operator", ir::name_of(a.op),
                   type == ConvType::u8s8 ? "an integer convolution with constant weights"
-                                         : "a convolution in bfloat16, tf32 or float32 with constant weights");
+                                         : "a convolution in bfloat16, float16, tf32 or float32 with constant weights");
   const std::int64_t size = bytes_of(type);
   ConvSetting out;
   ConvShape& shape = out.shape;

@@ -13,9 +13,9 @@ namespace octavo::cuda {
 
 /// What products are of. Shapes and strides are in bytes, so that kernels which multiply 32 bytes at a time differ in the product alone.
 /// f32: products of float32 as three products in tf32 (split.inc).
-enum class ConvType : std::uint8_t { u8s8, bf16, tf32, f32 };
+enum class ConvType : std::uint8_t { u8s8, bf16, f16, tf32, f32 };
 [[nodiscard]] constexpr int bytes_of(ConvType t) {
-  return t == ConvType::u8s8 ? 1 : t == ConvType::bf16 ? 2 : 4;
+  return t == ConvType::u8s8 ? 1 : t == ConvType::bf16 || t == ConvType::f16 ? 2 : 4;
 }
 /// The type that the stage, a convolution by constant weights, is computed in; nothing for floats of other types.
 [[nodiscard]] std::optional<ConvType> conv_type(const region::Stage& stage);

@@ -1,0 +1,90 @@
+"""float16 as its user sees it: what a CPU refuses, and what a GPU takes. tests/api/emulated_float16_test.cc plans and runs for a GPU without one."""
+import json
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from test_implicit import COMMON, FP32, OCTAVO, octavo
+
+GPU = ("--device", "cuda", "--effort", 0)
+
+
+def on_gpu(*args):
+    return octavo(*args, *GPU)
+
+
+gpu = pytest.mark.skipif(subprocess.run([OCTAVO, "explain", FP32, *map(str, COMMON), "--device", "cuda"], capture_output=True, check=False).returncode == 4, reason="no GPU")
+
+
+def network(path, dtype):
+    """Conv, Relu, a linear layer: all tensors of one float type."""
+    rng = np.random.default_rng(1)
+    kind = TensorProto.FLOAT16 if dtype == np.float16 else TensorProto.FLOAT
+    weights = [numpy_helper.from_array((rng.standard_normal(shape) / 8).astype(dtype), name) for name, shape in (("w", (32, 16, 3, 3)), ("b", (32,)), ("l", (2048, 64)))]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"], name="relu"),
+             helper.make_node("Flatten", ["r"], ["f"], name="flatten"), helper.make_node("MatMul", ["f", "l"], ["y"], name="linear")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", kind, [2, 16, 8, 8])], [helper.make_tensor_value_info("y", kind, [2, 64])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def layers(text):
+    """{ONNX node: (precision, tactic)}."""
+    return {node: (r["precision"], r["tactic"]) for r in json.loads(text)["regions"] for node in r["onnx_nodes"]}
+
+
+def test_a_cpu_refuses_it_and_says_the_way_out(tmp_path):
+    for given in (("--allow", "int8,float32,float16"), ("--precision", "*=float16")):
+        text = octavo("build", FP32, *COMMON, "-o", tmp_path / "e", *given, code=2)
+        assert 'no kernel of device "cpu" computes in float16' in text and "build for device cuda" in text and "float16-emulated" in text
+    assert not (tmp_path / "e").exists()
+    assert "known are int8, float32 and bfloat16, and on a GPU float16 and tf32" in octavo("build", FP32, *COMMON, "-o", tmp_path / "e", "--allow", "fp16", code=2)
+    text = octavo("quantize", FP32, "--data", tmp_path, "-o", tmp_path / "q.onnx", "--allow", "int8,float16", "--min-sqnr", 20, code=2)
+    assert "none computes in float16" in text and "octavo build --device cuda" in text
+
+
+@pytest.mark.parametrize(("given", "types"), [(["--fp16"], "int8,float32,float16"), (["--best"], "int8,float32,bfloat16,float16"),
+                                               (["--fp16", "--bf16"], "int8,float32,bfloat16,float16"), (["--bf16"], "int8,float32,bfloat16"),
+                                               (["--layerPrecisions=conv1:fp16"], "conv1=float16")])
+def test_options_of_trtexec_on_a_gpu(given, types):
+    """What is taken is said before the GPU is opened."""
+    done = subprocess.run([OCTAVO, "explain", FP32, *map(str, COMMON), "--device", "cuda", *given], capture_output=True, text=True, check=False)
+    option = "--precision" if "=" in types else "--allow"
+    assert f"is taken as {option}={types}\n" in done.stderr and "has no effect" not in done.stderr, done.stderr
+
+
+def test_emulated_it_is_computed_anywhere():
+    rule = ("--precision", "*=float16-emulated")
+    assert "0 differ" in octavo("check", FP32, *COMMON, *rule)
+    assert "float16" not in {p for p, _ in layers(octavo("explain", FP32, *COMMON, *rule, "--json")).values()}
+
+
+def test_a_float16_model_stays_float32_on_a_cpu(tmp_path):
+    found = layers(octavo("explain", network(tmp_path / "h.onnx", np.float16), "--effort", 0, "--threads", 1, "--json"))
+    assert found["conv"][0] == found["linear"][0] == "float32"
+
+
+@gpu
+def test_a_float16_model_on_a_gpu_needs_no_permission(tmp_path):
+    path = network(tmp_path / "h.onnx", np.float16)
+    found = layers(on_gpu("explain", path, "--json"))
+    for node in ("conv", "linear"):
+        assert found[node][0] == "float16" and found[node][1].startswith("cuda.conv.f16.mma"), found
+    text = on_gpu("explain", path)
+    assert "its tensors are float16 in the model" in text and "float16: data and weights are float16, sums are float32" in text
+
+
+@gpu
+def test_allowed_on_a_gpu_and_hinted_at_without(tmp_path):
+    path = network(tmp_path / "f.onnx", np.float32)
+    allow = ("--allow", "int8,float32,float16")
+    assert layers(on_gpu("explain", path, "--json"))["conv"][0] == "float32"
+    found = layers(on_gpu("explain", path, *allow, "--json"))
+    assert found["conv"][0] == found["linear"][0] == "float16"
+    hint = "is spent in layers in float32; --allow int8,float32,float16 computes them in float16"
+    assert hint in on_gpu("build", path, "-o", tmp_path / "a")
+    assert hint not in on_gpu("build", path, "-o", tmp_path / "b", *allow)
+    assert hint not in octavo("build", path, "-o", tmp_path / "c", "--effort", 0)
