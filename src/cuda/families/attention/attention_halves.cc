@@ -254,8 +254,8 @@ Sizes sizes_of(const HalvesShape& a, const HalvesTile& t) {
   z.shared = t.queries * pitch(2 * z.steps) + 2 * (keys + values);
   z.copies = parts(t.keys * std::max(2 * z.steps, z.column_tiles), 32 * t.warps);
   z.blocks = parts(a.queries, t.queries) * a.matrices();
-  z.registers =
-      60 + z.rows / 16 * (t.keys / 2 + 4 * z.column_tiles) + (z.column_tiles > 16 ? 8 : 0) + 10 * std::ssize(a.scores.operands);
+  z.registers = 60 + z.rows / 16 * (t.keys / 2 + 4 * z.column_tiles) + (z.column_tiles > 16 ? 8 : 0) +
+                z.rows / 16 * 20 * std::min<std::int64_t>(std::ssize(a.scores.operands), 2);
   const std::int64_t queries = z.rows / 16 * 4 * z.steps;
   z.held = z.registers + queries <= 232;
   z.registers += z.held ? queries : 0;
