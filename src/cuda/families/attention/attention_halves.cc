@@ -272,7 +272,7 @@ Reasons why_not_tile(const HalvesShape& a, const HalvesTile& t, const Target& ta
     return unmet("queries and warps", fmt::format("{} and {}", t.queries, t.warps), "16 or 32 queries a warp, at most 16 warps");
   if (t.keys != 16 && t.keys != 32 && t.keys != 64 && t.keys != 128) return unmet("keys", t.keys, "16, 32, 64 or 128");
   const Sizes z = sizes_of(a, t);
-  if (z.registers > 252) return unmet("registers of a thread", z.registers, "at most 252 by the estimate");
+  if (z.registers > 248) return unmet("registers of a thread", z.registers, "at most 248 by the estimate");
   if (z.copies > 16) return unmet("copies of a thread", z.copies, "at most 16, which it prepares at once");
   if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
   return why_not_shared(z.shared, 1, target);
