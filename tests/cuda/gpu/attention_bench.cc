@@ -2,7 +2,7 @@
 //
 //   octavo_gpu_attention check [SEEDS]     random shapes, layouts, zero points and programs, two tiles each, against the reference evaluator
 //   octavo_gpu_attention text [FAMILY]     the text of one kernel; needs no GPU
-//   octavo_gpu_attention ptxas [ARCH]      compiles the kernels that are timed, and says what NVRTC reports; needs no GPU
+//   octavo_gpu_attention ptxas [ARCH [NAME]]   compiles the kernels that are timed (as NAME), and says what NVRTC reports; needs no GPU
 //   octavo_gpu_attention time [u8|halves]  the attention of ViT-B/16 and BERT-base, and heads of 64 with 1k, 4k and 16k keys; every tile; the best three
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
@@ -206,7 +206,7 @@ void time_halves(const Gpu& gpu, const Target& target) {
 }
 
 /// What the assembler says of every kernel that is timed in float16 or bfloat16: registers and spills.
-int report_registers(const std::string& architecture) {
+int report_registers(const std::string& architecture, const std::string& only) {
   Target target;
   target.architecture = architecture;
   auto options = compile_options(architecture);
@@ -214,6 +214,7 @@ int report_registers(const std::string& architecture) {
   std::vector<Attempt> all;
   std::vector<std::string> lines;
   for (const TimedHalves& t : timed_halves()) {
+    if (std::string_view(t.name).find(only) == std::string_view::npos) continue;
     Scene s(5);
     testing::halves::Sizes small = t.sizes;
     small.batch = 1, small.heads = 1, small.queries = std::min<std::int64_t>(small.queries, 512);
@@ -255,7 +256,7 @@ int run(int argc, char** argv) {
     if (!all.empty()) fmt::print("{}", all[0].text.text);
     return failures == 0 ? 0 : 1;
   }
-  if (mode == "ptxas") return report_registers(argc > 2 ? argv[2] : "sm_90a");
+  if (mode == "ptxas") return report_registers(argc > 2 ? argv[2] : "sm_90a", argc > 3 ? argv[3] : "");
   Gpu gpu;
   if (!gpu.open()) {
     fmt::print(stderr, "no GPU, or its driver lacks a function\n");

@@ -254,8 +254,8 @@ Sizes sizes_of(const HalvesShape& a, const HalvesTile& t) {
   z.shared = t.queries * pitch(2 * z.steps) + 2 * (keys + values);
   z.copies = parts(t.keys * std::max(2 * z.steps, z.column_tiles), 32 * t.warps);
   z.blocks = parts(a.queries, t.queries) * a.matrices();
-  z.registers =
-      60 + z.rows / 16 * (t.keys / 2 + 4 * z.column_tiles) + (z.column_tiles > 16 ? 8 : 0) + 10 * std::ssize(a.scores.operands);
+  z.registers = 60 + z.rows / 16 * (t.keys / 2 + 4 * z.column_tiles) + (z.column_tiles > 16 ? 8 : 0) +
+                z.rows / 16 * 20 * std::min<std::int64_t>(std::ssize(a.scores.operands), 2);
   const std::int64_t queries = z.rows / 16 * 4 * z.steps;
   z.held = z.registers + queries <= 232;
   z.registers += z.held ? queries : 0;
@@ -272,7 +272,7 @@ Reasons why_not_tile(const HalvesShape& a, const HalvesTile& t, const Target& ta
     return unmet("queries and warps", fmt::format("{} and {}", t.queries, t.warps), "16 or 32 queries a warp, at most 16 warps");
   if (t.keys != 16 && t.keys != 32 && t.keys != 64 && t.keys != 128) return unmet("keys", t.keys, "16, 32, 64 or 128");
   const Sizes z = sizes_of(a, t);
-  if (z.registers > 252) return unmet("registers of a thread", z.registers, "at most 252 by the estimate");
+  if (z.registers > 248) return unmet("registers of a thread", z.registers, "at most 248 by the estimate");
   if (z.copies > 16) return unmet("copies of a thread", z.copies, "at most 16, which it prepares at once");
   if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
   return why_not_shared(z.shared, 1, target);
