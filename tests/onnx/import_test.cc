@@ -84,6 +84,36 @@ TEST(Import, SaysWhyANodeIsGone) {
   EXPECT_EQ(m->aliases.at("i"), "x");
 }
 
+/// What a device that computes in float16 may take as such: the file's type of each node's result, behind casts too.
+TEST(Import, SaysWhichNodesAreFloat16) {
+  const auto model = [](int type) {
+    ModelBuilder b;
+    b.input("x", {2}, type).output("y", type);
+    b.node("Relu", {"x"}, {"a"}).name("half");
+    b.node("Cast", {"a"}, {"c"}).name("up").i("to", kFloat);
+    b.node("Exp", {"c"}, {"e"}).name("wide");
+    b.node("Cast", {"e"}, {"d"}).name("down").i("to", kHalf);
+    b.node("Neg", {"d"}, {"n"}).name("again");
+    b.node("Shape", {"n"}, {"s"}).name("shape");
+    b.node("Cast", {"n"}, {"y"}).name("last").i("to", type);
+    return b.import();
+  };
+  const auto m = model(kHalf);
+  ASSERT_TRUE(m) << m.error().message;
+  using ir::DType;
+  EXPECT_EQ(m->float_types, (std::map<std::string, DType>{{"half", DType::f16},
+                                                          {"up", DType::f32},
+                                                          {"wide", DType::f32},
+                                                          {"down", DType::f16},
+                                                          {"again", DType::f16},
+                                                          {"last", DType::f16}}));
+  ModelBuilder plain;
+  plain.input("x", {2}).output("y").node("Relu", {"x"}, {"y"});
+  const auto f32 = plain.import();
+  ASSERT_TRUE(f32) << f32.error().message;
+  EXPECT_TRUE(f32->float_types.empty());
+}
+
 TEST(Import, AnInputMayBeAnOutputAndAnOutputMayBeListedUnderTwoNames) {
   ModelBuilder b;
   b.input("x", {2}).output("p").output("q");

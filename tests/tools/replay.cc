@@ -1,9 +1,9 @@
 // octavo_replay: what the planner and the kernels make of networks, as text that two versions of the project can be compared by
 // (scripts/replay.py). No kernel runs, so that every processor and GPU can be planned for on any x86-64 machine.
 //
-//   octavo_replay [--processors NAMES] [--gpus NAMES] [--random FIRST COUNT] [--wide FIRST COUNT] [MODEL.onnx ...]
+//   octavo_replay [--processors NAMES] [--gpus NAMES] [--float16] [--random FIRST COUNT] [--wide FIRST COUNT] [MODEL.onnx ...]
 //
-// NAMES are separated by commas, "none" for none; all processors (kProcessors) and sm_80,sm_90a by default. For each network and target:
+// NAMES are separated by commas, "none" for none; all processors (kProcessors) and sm_80,sm_90a by default. --float16: GPUs may compute in it. For each network and target:
 //   NETWORK TARGET plan HASH                 the plan hash, which covers memory, layouts, programs and constants
 //   NETWORK TARGET N ONNX-NODES | PRECISION | TACTIC | constants D | code D | launch D
 // one line a region; D are digests of the packed constants, of the machine code that the kernel generates when it is loaded (CPU) or of
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -91,9 +92,11 @@ void describe(const std::string& name, const region::Plan& plan, const Providers
 
 struct Targets {
   std::vector<std::string> processors, gpus;
+  bool float16 = false;  ///< allowed on GPUs
 };
 
-void replay(const std::string& network, const ir::Graph& graph, plan::PlanOptions options, const Targets& targets) {
+void replay(const std::string& network, const ir::Graph& graph, plan::PlanOptions options, const Targets& targets,
+            const std::map<std::string, ir::DType>& model_types = {}) {
   const auto print = [&](const std::string& target, const Result<plan::Planned>& planned, const Providers* load_with) {
     const std::string name = network + " " + target;
     if (planned) return describe(name, planned->plan, load_with);
@@ -107,6 +110,8 @@ void replay(const std::string& network, const ir::Graph& graph, plan::PlanOption
   }
   options.usual = cuda::usual_choices();
   options.priced = cuda::priced_choices();
+  options.model_types = model_types;
+  if (targets.float16) options.allowed.insert("float16");
   for (const std::string& gpu : targets.gpus) {
     cuda::Target target;
     target.architecture = gpu;
@@ -126,6 +131,8 @@ int main_of(const std::vector<std::string>& words) {
       targets.processors = split(words[++i]);
     } else if (words[i] == "--gpus" && i + 1 < words.size()) {
       targets.gpus = split(words[++i]);
+    } else if (words[i] == "--float16") {
+      targets.float16 = true;
     } else if (words[i] == "--random" || words[i] == "--wide") {
       const bool wide = words[i] == "--wide";
       const std::uint64_t first = number(i + 1), count = number(i + 2);
@@ -144,7 +151,7 @@ int main_of(const std::vector<std::string>& words) {
         fmt::print("{} refused: {}\n", name, model.error().message.substr(0, model.error().message.find('\n')));
         continue;
       }
-      replay(name, model->graph, {}, targets);
+      replay(name, model->graph, {}, targets, model->float_types);
     }
   }
   return 0;
