@@ -153,7 +153,7 @@ def main():
                 encoder(path, layers=args.layers)
             rng = np.random.default_rng(5)
             drawn = [(int(rng.integers(1, 9)), int(rng.integers(1, 513))) for _ in range(args.shapes)]
-            tuned = [{"ids": s, "mask": s} for s in ((1, 128), (4, 128))]
+            tuned = [{"ids": s, "mask": s} for s in ((1, 128), (4, 32), (4, 256))]
             profiles = {k: ((1, 1), (1, 128), (8, 512)) for k in ("ids", "mask")}
             measure(name, path, tuned[1:], drawn, profiles, texts, args)
             continue
@@ -161,7 +161,7 @@ def main():
         plain = octavo.build(path, effort=0)
         info = plain.inputs[0]
         rest = tuple(info["shape"][1:])
-        tuned = [{info["name"]: (n, *rest)} for n in (1, 4)]
+        tuned = [{info["name"]: (n, *rest)} for n in (1, 2, 8, 32)]
         profiles = {info["name"]: ((1, *rest), (1, *rest), (32, *rest))}
         order = [int(n) for n in np.random.default_rng(5).permutation(np.arange(1, 33))]
         measure(name, path, tuned[1:], [(n, *rest) for n in order], profiles,

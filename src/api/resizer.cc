@@ -12,6 +12,7 @@
 #include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "engine/cores.h"
+#include "engine/thread_pool.h"
 #include "onnx/model/graph_nodes.h"
 #include "plan/layout/memory.h"
 #include "plan/search/by_image.h"
@@ -20,6 +21,7 @@
 namespace octavo::api {
 namespace {
 
+constexpr int kRegionsOfThread = 8, kMostThreads = 16;
 constexpr std::int64_t kFarthest = 2048;  // of a dimension without a range
 
 tl::unexpected<Error> no(std::string what) {
@@ -231,12 +233,22 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   const cpu::CapScope cap(most);
   region::Plan plan = plan_;
   if (!extents_.set(plan, *point)) return no("an extent is too large");
+  // Reading regions again is most of the work beside making kernels, which is shared among cores too.
+  const int regions = static_cast<int>(plan.regions.size());
+  std::vector<char> packed_otherwise(plan.regions.size(), 0);
+  OCTAVO_TRY(const auto pool, engine::ThreadPool::create(
+                                  std::clamp(regions / kRegionsOfThread, 1, std::min(engine::available_cores(), kMostThreads))));
+  pool->run(regions, [&](int begin, int end, int) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      region::Region& r = plan.regions[i];
+      if (!extents_.varies(i)) continue;
+      r.key = region::key(r, plan);
+      packed_otherwise[i] = !r.packed.empty() && cpu::packed_layout(r, plan) != layouts_[i] ? 1 : 0;
+    }
+  });
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    region::Region& r = plan.regions[i];
-    if (!extents_.varies(i)) continue;
-    r.key = region::key(r, plan);
-    if (!r.packed.empty() && cpu::packed_layout(r, plan) != layouts_[i])
-      return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", r.name));
+    if (packed_otherwise[i] != 0)
+      return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", plan.regions[i].name));
   }
   plan::plan_memory(plan);
   std::map<region::BufferId, std::span<const std::byte>> others;

@@ -114,6 +114,44 @@ TEST(OpenShapes, AThreadTunesWhatOccursOften) {
   EXPECT_NE(*later, *first);
 }
 
+TEST(OpenShapes, AResizedEngineIsNotPlannedAndHasTheConstantsOfItsBase) {
+  const auto session = Session::open(kModel);
+  ASSERT_TRUE(session);
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  PipelineOptions o;
+  o.plan.effort = 0;
+  o.plan.disabled = {"fuse-conv-pool"};  // row tiles of joined stages depend on the batch
+  o.import.default_batch = 0;
+  const auto engine_for = [&](std::int64_t n) {
+    o.import.shapes = shapes(n);
+    onnx::LateValues none;
+    return (*session)->build(o, none);
+  };
+  const auto base = engine_for(4);
+  ASSERT_TRUE(base) << base.error().message;
+  const auto resizer = Resizer::create(**session, o, *inputs, {}, shapes(4), base->engine, base->decided.front());
+  ASSERT_TRUE(resizer) << resizer.error().message;
+  for (const std::int64_t n : {1, 2, 7, 40}) {
+    const auto resized = (*resizer)->at(shapes(n));
+    ASSERT_TRUE(resized) << resized.error().message;
+    const region::Plan& plan = (*resized)->plan();
+    EXPECT_EQ(plan.inputs.front().type.shape, shapes(n).at("image"));
+    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+      const auto id = static_cast<region::BufferId>(i);
+      EXPECT_EQ((*resized)->constant(id).data(), base->engine->constant(id).data());
+    }
+    const auto own = engine_for(n);
+    ASSERT_TRUE(own);
+    const std::vector<ir::Tensor> x{ir::Tensor::of<float>(shapes(n).at("image"), pictures(n, 9))};
+    const auto a = engine::Context::create(*resized), b = engine::Context::create(own->engine);
+    ASSERT_TRUE(a && b);
+    const auto y = api::run(**a, x), z = api::run(**b, x);
+    ASSERT_TRUE(y && z);
+    for (std::size_t i = 0; i < y->size(); ++i) EXPECT_TRUE(ir::same_bytes((*y)[i], (*z)[i])) << "batch " << n;
+  }
+}
+
 /// Random sequences of shapes in four threads; for the sanitizers. OCTAVO_SEQUENCES: how many.
 TEST(OpenShapes, FourThreadsWithAnyShapes) {
   const char* given = std::getenv("OCTAVO_SEQUENCES");
