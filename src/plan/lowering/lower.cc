@@ -286,10 +286,11 @@ class Lowerer {
       const bool all_codes =
           std::all_of(stage.stores.begin(), stage.stores.end(), [](const TensorRef& r) { return ir::is_int8(r.dtype); });
       if (all_codes)
-        region.precision = std::any_of(stage.operands.begin(), stage.operands.end(),
-                                       [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && !o.ref.value.empty(); })
-                               ? region::Work::quantize
-                               : region::Work::int8;
+        region.precision =
+            std::any_of(stage.operands.begin(), stage.operands.end(),
+                        [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && !o.ref.value.empty(); })
+                ? region::Work::quantize
+                : region::Work::int8;
       if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
         region.precision = region::Work::narrow;
     } else if (!members.empty()) {
