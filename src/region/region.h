@@ -173,7 +173,7 @@ struct DeviceUse {
 struct Plan {
   std::string model_name;
   std::vector<Binding> inputs, outputs;
-  std::vector<ir::OutputSize> sizes;                     ///< of outputs whose extents data decide (region/sizes.h)
+  std::vector<ir::OutputSize> sizes;  ///< of outputs whose extents data decide (region/sizes.h)
   std::vector<Buffer> buffers;
   std::vector<Region> regions;                           ///< in execution order
   std::vector<DeviceUse> devices{DeviceUse{"host", 0}};  ///< the host first; Buffer::space and Region::device are indices

@@ -127,6 +127,12 @@ std::string index_text(std::int64_t flat, const ir::Shape& shape) {
 void add(const ir::Tensor& mine, const ir::Tensor& theirs, const CompareOptions& o, const std::string& feed, bool several,
          Row& row) {
   row.elements += mine.size();
+  if (mine.shape() != theirs.shape()) {  // of a size that data decide
+    row.at = fmt::format("{}{} and {}", several ? feed + ": " : "", ir::to_string(mine.shape()), ir::to_string(theirs.shape()));
+    row.worst = row.least_atol = INFINITY;
+    row.beyond += std::max<std::int64_t>(mine.size(), 1);
+    return;
+  }
   for (std::int64_t i = 0; i < mine.size(); ++i) {
     const double a = mine.at(i), b = theirs.at(i);
     if (std::isfinite(a) && std::isfinite(b)) row.signal += b * b, row.noise += (a - b) * (a - b);
@@ -218,6 +224,13 @@ Result<int> compare(const ModelOptions& model, const CompareOptions& o, const Lo
   OCTAVO_TRY(const Pairing inputs, pair_up("input", plan.inputs, model.path, other.inputs, other.name));
   const std::vector<region::Binding> shown(plan.outputs.begin(),
                                            plan.outputs.begin() + static_cast<std::ptrdiff_t>(region::shown_outputs(plan)));
+  for (const ir::OutputSize& s : plan.sizes) {  // a run of another runtime has its own size
+    const region::Binding& own = shown[static_cast<std::size_t>(s.output)];
+    const auto axis = static_cast<std::size_t>(s.axis);
+    for (region::Binding& b : other.outputs) {
+      if (b.name == own.name && b.type.shape.size() == own.type.shape.size()) b.type.shape[axis] = own.type.shape[axis];
+    }
+  }
   OCTAVO_TRY(const Pairing outputs, pair_up("output", shown, model.path, other.outputs, other.name));
   std::vector<std::string> notes;
   for (std::string text : {said("input", inputs, plan.inputs, other.inputs), said("output", outputs, shown, other.outputs)}) {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "cli/inputs/npy.h"
+#include "region/sizes.h"
 
 namespace octavo::cli {
 namespace {
@@ -32,12 +33,20 @@ ir::Tensor rows(const ir::Tensor& t, std::int64_t first, std::int64_t length) {
 }
 
 /// Items one behind the other in dimension 0.
-ir::Tensor stacked(const std::vector<Item>& items, std::size_t output) {
+Result<ir::Tensor> stacked(const std::vector<Item>& items, std::size_t output, const region::Plan& plan) {
   const ir::Tensor& first = items[0].outputs[output];
   if (items.size() == 1 || first.shape().empty()) return first;
   ir::Shape shape = first.shape();
   shape[0] = 0;
-  for (const Item& item : items) shape[0] += item.outputs[output].shape()[0];
+  for (const Item& item : items) {  // other dimensions differ where data decide them
+    const ir::Shape& own = item.outputs[output].shape();
+    if (!std::equal(own.begin() + 1, own.end(), shape.begin() + 1, shape.end())) {
+      return fail(ErrorKind::usage,
+                  fmt::format("output \"{}\" is {} for one input and {} for another, which is no array\n  choose .json or .txt",
+                              plan.outputs[output].name, ir::to_string(first.shape()), ir::to_string(own)));
+    }
+    shape[0] += own[0];
+  }
   ir::Tensor whole(first.dtype(), shape);
   auto to = whole.mutable_bytes().begin();
   for (const Item& item : items) to = std::copy(item.outputs[output].bytes().begin(), item.outputs[output].bytes().end(), to);
@@ -66,6 +75,7 @@ std::string label_of(const ResultStyle& style, std::int64_t c) {
 
 /// Type, shape and range of an output that is no list of classes.
 std::string range_of(const std::string& name, const ir::Tensor& t) {
+  if (t.size() == 0) return fmt::format("  {} {}: no elements\n", name, ir::to_string(t.type()));
   double lo = INFINITY, hi = -INFINITY, sum = 0;
   for (std::int64_t i = 0; i < t.size(); ++i) {
     lo = std::min(lo, t.at(i));
@@ -165,7 +175,7 @@ std::string text_of(const Item& item, const region::Plan& plan, const ResultStyl
   const std::int64_t classes = classes_of(plan);
   if (classes == 0) {
     if (!item.name.empty()) out += item.name + "\n";
-    for (std::size_t j = 0; j < plan.outputs.size(); ++j) out += range_of(plan.outputs[j].name, item.outputs[j]);
+    for (std::size_t j = 0; j < region::shown_outputs(plan); ++j) out += range_of(plan.outputs[j].name, item.outputs[j]);
     return out;
   }
   const std::int64_t count = item.outputs[0].shape()[0];
@@ -204,7 +214,7 @@ std::string json_of(const std::vector<Item>& items, const region::Plan& plan, co
       out += "]";
     }
     out += ", \"outputs\": {";
-    for (std::size_t j = 0; j < plan.outputs.size(); ++j) {
+    for (std::size_t j = 0; j < region::shown_outputs(plan); ++j) {
       out += fmt::format("{}{}: ", j > 0 ? ", " : "", quoted(plan.outputs[j].name));
       std::int64_t at = 0;
       nested(item.outputs[j], 0, at, out);
@@ -230,7 +240,7 @@ Result<std::string> csv_of(const std::vector<Item>& items, const region::Plan& p
   }
   std::string out = "input";
   std::int64_t columns = 0;
-  for (std::size_t j = 0; j < plan.outputs.size(); ++j) {
+  for (std::size_t j = 0; j < region::shown_outputs(plan); ++j) {
     const std::int64_t size = items[0].outputs[j].size();
     columns += size;
     for (std::int64_t k = 0; k < size && columns <= kMostColumns; ++k)
@@ -242,7 +252,7 @@ Result<std::string> csv_of(const std::vector<Item>& items, const region::Plan& p
   out += '\n';
   for (const Item& item : items) {
     out += field(item.name);
-    for (std::size_t j = 0; j < plan.outputs.size(); ++j) {
+    for (std::size_t j = 0; j < region::shown_outputs(plan); ++j) {
       if (item.outputs[j].size() != items[0].outputs[j].size())
         return fail(ErrorKind::usage,
                     "CSV: the last run is shorter than the others, its line would be, too\n  choose .npz or .json");
@@ -255,7 +265,10 @@ Result<std::string> csv_of(const std::vector<Item>& items, const region::Plan& p
 
 Result<std::vector<std::byte>> npz_of(const std::vector<Item>& items, const region::Plan& plan) {
   Arrays arrays;
-  for (std::size_t j = 0; j < plan.outputs.size(); ++j) arrays.insert_or_assign(plan.outputs[j].name, stacked(items, j));
+  for (std::size_t j = 0; j < region::shown_outputs(plan); ++j) {
+    OCTAVO_TRY(ir::Tensor whole, stacked(items, j, plan));
+    arrays.insert_or_assign(plan.outputs[j].name, std::move(whole));
+  }
   std::vector<std::string> names;
   for (const Item& item : items) names.push_back(item.name);
   const bool whole = items.size() == 1 && items[0].whole;  // there is nothing to tell apart
@@ -264,9 +277,11 @@ Result<std::vector<std::byte>> npz_of(const std::vector<Item>& items, const regi
 }
 
 Result<std::vector<std::byte>> npy_of(const std::vector<Item>& items, const region::Plan& plan) {
-  if (plan.outputs.size() == 1) return format_npy(stacked(items, 0));
-  return fail(ErrorKind::usage,
-              fmt::format("an .npy file holds one array, the model has {} outputs: choose .npz", plan.outputs.size()));
+  const std::size_t outputs = region::shown_outputs(plan);
+  if (outputs != 1)
+    return fail(ErrorKind::usage, fmt::format("an .npy file holds one array, the model has {} outputs: choose .npz", outputs));
+  OCTAVO_TRY(const ir::Tensor whole, stacked(items, 0, plan));
+  return format_npy(whole);
 }
 
 }  // namespace octavo::cli

@@ -134,7 +134,9 @@ class SuppressFamily final : public FamilyOf<Setting> {
   Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
   double cost(const Setting& t, Isa isa) const override {
     const auto scores = static_cast<double>(ir::count(t.in[1].dims)), taken = static_cast<double>(t.rows);
-    return (scores * slowdown(isa) + taken * (50.0 + static_cast<double>(t.most) * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
+    constexpr double kUsual = 100;  // boxes that one is compared with: without a limit most of them are suppressed
+    const double others = std::min(static_cast<double>(t.most), kUsual);
+    return (scores * slowdown(isa) + taken * (50.0 + others * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
   }
   Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<SuppressKernel>(std::move(t)); }
 };

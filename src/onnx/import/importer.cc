@@ -355,6 +355,9 @@ Result<std::vector<ValueId>> Importer::inline_graph(const pb::GraphProto& branch
     for (const auto& o : branch.output()) {
       if (poisoned_.contains(o.name()))
         return fail(ErrorKind::unsupported, "a node in the chosen branch is not supported (it is listed separately)");
+      if (sequences_.contains(o.name()))
+        return fail(ErrorKind::unsupported,
+                    fmt::format("its branch or body gives a sequence (\"{}\"); only tensors are supported", o.name()));
       OCTAVO_TRY(const ValueId v, resolve(o.name()));
       out.push_back(v);
     }

@@ -255,7 +255,7 @@ class Lowerer {
         ready_.insert({v, repr});
       }
     }
-    const bool several = group.anchor != ir::kNone && g_.node(group.anchor).outputs.size() > 1;
+    const bool several = group.anchor != ir::kNone && (g_.node(group.anchor).outputs.size() > 1 || stage.stores.size() > 1);
     if (several && stage.program.outputs.empty()) stage.anchor.store_results = results;
   }
 

@@ -119,8 +119,9 @@ Status non_max_suppression(NodeContext& n) {
   ValueId selected = ir::kNone;
   {
     const Sizes::Plain plain(sizes);
-    const ValueId flags = c.cast(c.negated(c.less(c.slice(rows, 1, 0, 1), c.integers({}, {0}))), DType::s64);
-    selected = c.reduce(Op::reduce_sum, flags, {0, 1}, false);
+    const bool exact = count < (std::int64_t{1} << 24);  // sums of float32
+    const ValueId flags = c.cast(c.negated(c.less(c.slice(rows, 1, 0, 1), c.integers({}, {0}))), exact ? DType::f32 : DType::s64);
+    selected = c.cast(c.reduce(Op::reduce_sum, flags, {0, 1}, false), DType::s64);
     OCTAVO_CHECK(c.status());
   }
   Number size = sizes.count(selected, 0, static_cast<double>(count));
