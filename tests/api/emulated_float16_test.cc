@@ -132,6 +132,28 @@ TEST_F(EmulatedFloat16, AllowedItIsTakenAndWithoutItNothingIs) {
   EXPECT_EQ(checked(e, 2), "");
 }
 
+TEST_F(EmulatedFloat16, AllowedBfloat16IsTakenAtEveryEffort) {
+  // Large enough that estimates prefer the matrix units' 16 bits to float32 as three products in tf32.
+  const auto graph = ir::parse(R"(graph "g"
+x = input : f32[512,512]
+w1 = constant f32[512,512] seed:1
+w2 = constant f32[512,512] seed:2
+a = gemm x w1 from {"first"}
+b = relu a from {"relu"}
+c = gemm b w2 from {"second"}
+output c
+)");
+  ASSERT_TRUE(graph) << graph.error().message;
+  plan::PlanOptions how;
+  how.effort = 0;
+  Emulated plain, e;
+  ASSERT_EQ(build(plain, *graph, how), "");
+  EXPECT_EQ(regions_for(cuda::conv_bf16_family(), plain.engine->plan()), 0);
+  how.allowed.insert("bfloat16");
+  ASSERT_EQ(build(e, *graph, how), "");
+  EXPECT_EQ(regions_for(cuda::conv_bf16_family(), e.engine->plan()), 2);
+}
+
 /// Networks of the placement tests, mostly of int8 layers, whose float tensors between regions are float16: the bits of codes, and floats.
 TEST_F(EmulatedFloat16, RandomNetworksWithFloat16AllowedAreEqualRegionByRegion) {
   const char* text = std::getenv("OCTAVO_FUZZ_GRAPHS");

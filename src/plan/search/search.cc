@@ -52,7 +52,7 @@ class Search {
     OCTAVO_CHECK(take_forced(out));
     out.default_selection = out.best_selection = defaults_;
     choices_ = choices_to_price(out.defaults);
-    if (!effort_.searches && choices_.empty()) {
+    if (!effort_.searches && choices_.empty() && !precision_is_priced()) {
       out.best = out.defaults;
       return out;
     }
@@ -96,6 +96,11 @@ class Search {
     return all;
   }
   [[nodiscard]] bool priced(const Choice& c) const { return options_.priced.contains(c.name) || options_.priced.contains(c.kind); }
+
+  /// The caller compares this plan with one in bfloat16 (plan/precision).
+  [[nodiscard]] bool precision_is_priced() const {
+    return options_.priced.contains(kPrecision) && options_.allowed.contains("bfloat16");
+  }
 
   /// Tells the source of times what will be priced, where it wants to know.
   Status give_notice(std::size_t limit) {
