@@ -133,7 +133,7 @@ def measure(name, model, tuned, shapes, profiles, inputs, args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--networks", nargs="*", default=["mobilenet", "resnet50", "encoder"])
+    parser.add_argument("--networks", nargs="*", help="default: those of --model, and encoder")
     parser.add_argument("--model", action="append", default=[], help="NAME=FILE: the model of a network with one open batch")
     parser.add_argument("--shapes", type=int, default=200, help="of the encoder")
     parser.add_argument("--exact", type=int, default=8)
@@ -146,7 +146,9 @@ def main():
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     given = dict(pair.split("=", 1) for pair in args.model)
-    for name in args.networks:
+    for name in args.networks or [*given, "encoder"]:
+        if name != "encoder" and name not in given:
+            parser.error(f"--networks {name}: its file is missing; give --model {name}=FILE")
         if name == "encoder":
             path = args.work / f"encoder{args.layers}.onnx"
             if not path.exists():

@@ -40,10 +40,10 @@ BufferId find_equal(const ir::Tensor& data, DeviceId space, const Plan& plan) {
 
 }  // namespace
 
-void keep_artifact(Artifact made, Region& r, Plan& plan) {
+void keep_artifact(Artifact made, Region& r, Plan& plan, Equals equals) {
   r.packed.clear();
   for (ir::Tensor& t : made.constants) {
-    const BufferId equal = find_equal(t, r.device, plan);
+    const BufferId equal = equals == Equals::once ? find_equal(t, r.device, plan) : -1;
     r.packed.push_back(equal >= 0 ? equal : add(BufferKind::constant, std::move(t), r.device, r.name + " (packed)", plan));
   }
   r.code = keep_source(made.source, r, plan);

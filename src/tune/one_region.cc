@@ -90,7 +90,7 @@ Plan one_region(const Region& region, const Plan& plan, const region::Artifact& 
   Cutter cutter(plan, region.device);
   for (int c = 0; c < copies; ++c) {
     Region r = cutter.cut(region);
-    region::keep_artifact(artifact, r, cutter.out);
+    region::keep_artifact(artifact, r, cutter.out, region::Equals::apart);
     cutter.out.regions.push_back(std::move(r));
   }
   region::drop_packed_weights(cutter.out);
@@ -116,7 +116,7 @@ Result<EveryTactic> every_tactic(const Region& region, const Plan& plan, const s
     if (!made[i]) continue;
     Region r = common;
     r.tactic = candidates[i].tactic;
-    region::keep_artifact(std::move(*made[i]), r, cutter.out);
+    region::keep_artifact(std::move(*made[i]), r, cutter.out, region::Equals::apart);
     cutter.out.regions.push_back(std::move(r));
     out.candidates.push_back(i);
   }
