@@ -72,7 +72,7 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
   engine::Engines out;
   for (const engine::Part& part : parts) {
     OCTAVO_TRY(region::Plan plan, engine::plan_with_constants(part, file.name()));
-    if (plan.devices.size() == 1) return engine::Engine::load_all(opened, all_providers(), devices(request.device));  // no code
+    if (plan.devices.size() == 1) return engine::Engine::load_all(opened, all_providers(), devices_for(request));  // no code
     if (const Status remade = remake_code(plan, request.device); !remade) {
       Error error = remade.error();
       error.message = fmt::format("engine \"{}\", its kernels compiled anew: {}", file.name(), error.message);
@@ -81,7 +81,7 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
     const auto text = [](std::span<const std::byte> bytes) {
       return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     };
-    OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text(part.graph), devices(request.device),
+    OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text(part.graph), devices_for(request),
                                                    nullptr, {model, text(part.build), part.notes(), part.about()}));
     out.push_back(std::move(engine));
   }

@@ -1,3 +1,4 @@
+// One class, a little longer than 400 lines: engines that are built, donors of decisions and the thread that tunes share one table under one mutex.
 #include "api/open_model.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Past 600 lines: the contract of regions, element by element, as one evaluator that kernels of every device are compared with; its parts share the scene.
 #include "cpu/scalar_region.h"
 
 #include <fmt/format.h>

@@ -245,15 +245,18 @@ TEST_F(ConvFloatEmulated, WholeFloatsOfAllKinds) {
   EXPECT_EQ(run(whole(1, 3, 17, 19, 16, 3, 2, 1), tile(), {}, extreme), "") << "three channels, inf and NaN";
 }
 
+/// With a mistake in the text, which must have what the mistake replaces.
+std::string run_planted(const FloatCase& c, std::string_view from, std::string_view to) {
+  return run(c, tile(), [&](std::string text) {
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  });
+}
+
 TEST_F(ConvFloatEmulated, MistakesInWholeFloatsAreFound) {
   const auto planted = [&](std::string_view from, std::string_view to) {
-    const FloatCase c = whole(9, 32, 7, 9, 33, 3, 1, 1);
-    const auto edit = [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    };
-    return run(c, tile(), edit);
+    return run_planted(whole(9, 32, 7, 9, 33, 3, 1, 1), from, to);
   };
   const std::string_view products[] = {"octavo_mma_tf32(part, low[i], right_high[2 * c], right_high[2 * c + 1]);",
                                        "octavo_mma_tf32(part, meets_low[i], right_low[2 * c], right_low[2 * c + 1]);",
@@ -306,13 +309,7 @@ TEST_F(ConvFloatEmulated, WrongRoundingToTf32IsFound) {
 TEST_F(ConvFloatEmulated, MistakesInFloat16AreFound) {
   FloatCase c;
   c.type = DType::f16, c.n = 9;
-  const auto planted = [&](std::string_view from, std::string_view to) {
-    return run(c, tile(), [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    });
-  };
+  const auto planted = [&](std::string_view from, std::string_view to) { return run_planted(c, from, to); };
   EXPECT_EQ(planted("kSlices", "kSlices"), "") << "nothing planted";
   EXPECT_NE(planted("OCTAVO_PRODUCT octavo_mma_f16", "OCTAVO_PRODUCT octavo_mma_bf16"), "") << "the bits as bfloat16";
   EXPECT_NE(planted("typedef float octavo_sum", "typedef int octavo_sum"), "") << "sums of floats as integers";
@@ -337,13 +334,7 @@ TEST_F(ConvFloatEmulated, SumsOfFloat16AreFloat32) {
 TEST_F(ConvFloatEmulated, MistakesAreFound) {
   FloatCase c;
   c.n = 9;
-  const auto planted = [&](std::string_view from, std::string_view to) {
-    return run(c, tile(), [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    });
-  };
+  const auto planted = [&](std::string_view from, std::string_view to) { return run_planted(c, from, to); };
   EXPECT_EQ(planted("kSlices", "kSlices"), "") << "nothing planted";
   EXPECT_NE(planted("        octavo_barrier();\n        copy_next();", "        copy_next();"), "") << "missing barrier";
   EXPECT_NE(planted("kPadTop = 1", "kPadTop = 0"), "") << "wrong border";

@@ -61,10 +61,9 @@ class Chooser {
     OCTAVO_TRY(out_.searched, search(out_.form.graph, context_));
     const PermitReport& report = out_.form.permitted;
     const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
-    const bool searches = effort_at(options_.effort).searches;
-    if (open && !options_.disabled.contains(kPrecision) && (searches || options_.priced.contains(kPrecision)))
-      OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
-    if (open && !options_.disabled.contains(kPrecision) && searches) {
+    const bool weighed = open && !options_.disabled.contains(kPrecision), searches = effort_at(options_.effort).searches;
+    if (weighed && (searches || options_.priced.contains(kPrecision))) OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
+    if (weighed && searches) {
       OCTAVO_CHECK(confirmed([&] { return choose_float(out_.form.permitted.layers); }));
       // One more rounding inside a region costs accuracy that nobody has measured: only where the caller asks, or bounds the error.
       if (!options_.disabled.contains(kInnerView) && !options_.inner_pairs &&

@@ -1,3 +1,4 @@
+// One generator, past 400 lines: what it refuses, its tables of spans, its estimate and its text share one reading of the region.
 #include "cuda/families/attention/attention_halves.h"
 
 #include <fmt/format.h>
