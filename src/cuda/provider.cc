@@ -322,7 +322,7 @@ std::set<std::string, std::less<>> usual_choices() {
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "precision"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "horizontal", "precision"};
 }
 
 namespace {

@@ -44,7 +44,64 @@ std::string run(const LinearCase& c, const cuda::Parameters& parameters, const E
   return wrong.empty() ? "" : c.text() + ": " + wrong;
 }
 
+/// Linear layers of one input as one region of independent stages.
+void build_side_by_side(Scene& s, const LinearCase& c, std::size_t count) {
+  build(s, c);
+  const region::Stage first = s.stage();
+  for (std::size_t k = 1; k < count; ++k) {
+    region::Stage st = first;
+    st.anchor.weights = s.tensor(c.type, first.anchor.weights->dims, region::BufferKind::constant, {}, 0,
+                                 LinearCase::kLargest / static_cast<float>(c.depth * c.kernel * c.kernel));
+    st.operands[0].ref = s.along(ir::DType::f32, st.space, 1);
+    st.stores[0] = s.tensor(c.type, st.space, region::BufferKind::arena, {0, 2, 3, 1});
+    s.region().stages.push_back(st);
+  }
+  s.region().independent = true;
+}
+
 class ConvStreamFloat : public EmulatedTest {};
+
+TEST_F(ConvStreamFloat, LayersOfOneInputAreOneProduct) {
+  const auto run_all = [](const LinearCase& c, std::size_t count, const cuda::Parameters& parameters, const Edit& edit = {}) {
+    Scene s(23);
+    build_side_by_side(s, c, count);
+    return run_emulated(s, family_of(c.type), parameters, c.tolerance(), edit, scalar_region, hopper());
+  };
+  const LinearCase c{DType::f16, 150, 72, 128, "bias"};
+  for (const std::size_t count : {2, 3, 4}) EXPECT_EQ(run_all(c, count, tile("64x64", 2, "own", 3)), "") << count;
+  EXPECT_EQ(run_all({DType::bf16, 70, 72, 128, "gelu"}, 3, tile("128x128", 2, "shared", 3)), "");
+  EXPECT_NE(run_all(c, 3, tile("64x64", 2, "own", 3),
+                    [](const std::string& text) { return edited(text, "kPartChannels == part", "kPartChannels == 1"); }),
+            "");
+  EXPECT_NE(
+      run_all(c, 3, tile("64x64", 2, "own", 3),
+              [](const std::string& text) { return edited(text, "- part * (kPartChannels", "- (part - 1) * (kPartChannels"); }),
+      "");
+  const auto refused = [](std::size_t count, const auto& change, const cuda::Parameters& parameters) {
+    Scene s(23);
+    build_side_by_side(s, {DType::f16, 150, 72, 128, "bias"}, count);
+    change(s);
+    return !cuda::conv_stream_f16_family().emit(s.region(), s.plan(), parameters, hopper());
+  };
+  const cuda::Parameters small = tile("64x64", 2, "own", 3);
+  EXPECT_FALSE(refused(
+      3, [](Scene&) {}, small));
+  EXPECT_TRUE(refused(
+      3, [](Scene&) {}, tile("64x192", 2, "own", 3)))
+      << "a tile with channels of two layers";
+  EXPECT_TRUE(refused(
+      5, [](Scene&) {}, small))
+      << "too many";
+  EXPECT_TRUE(refused(
+      2, [](Scene& s) { s.region().stages[1].anchor.inputs[0].offset += 16; }, small))
+      << "another input";
+  EXPECT_TRUE(refused(
+      2, [](Scene& s) { s.region().stages[1].program.imm_f(3); }, small))
+      << "another program";
+  EXPECT_TRUE(refused(
+      2, [](Scene& s) { s.region().stages[1].stores[0].strides[0] += 8; }, small))
+      << "another layout";
+}
 
 TEST_F(ConvStreamFloat, ShapesAroundTiles) {
   const cuda::Parameters own = tile("64x64", 2, "own", 3), shared = tile("128x64", 2, "shared", 2);
@@ -127,7 +184,7 @@ TEST_F(ConvStreamFloat, MistakesAreFound) {
   const auto planted = [&](std::string_view from, std::string_view to, const std::string& tiles = "own") {
     return run(c, tile("128x64", 2, tiles, 3), [&](const std::string& text) { return edited(text, from, to); });
   };
-  EXPECT_EQ(planted("kParts;", "kParts;"), "") << "nothing planted";
+  EXPECT_EQ(planted("kPieces;", "kPieces;"), "") << "nothing planted";
   EXPECT_NE(planted("octavo_signal_wait(signal(kFull + stage), parity);", ""), "") << "nobody waits for the copies";
   EXPECT_NE(planted("octavo_signal_wait(signal(kFree + stage), parity);", ""), "") << "copies do not wait for the products";
   EXPECT_NE(planted("octavo_group_wait<1>();", "octavo_group_wait<2>();"), "")
@@ -135,7 +192,7 @@ TEST_F(ConvStreamFloat, MistakesAreFound) {
   EXPECT_NE(planted("kThreads + 1);", "kThreads);"), "") << "one arrival less";
   EXPECT_NE(planted("(kWarpgroups - 1) * kSteps : 0;", "kSteps - 1 : 0;"), "") << "a step of the other warpgroup";
   EXPECT_NE(planted("k > 0 || step > 0", "step > 0"), "") << "the first step begins four times";
-  EXPECT_NE(planted("(part + 1) % 2], pointers", "part % 2], pointers"), "") << "operands of the next part";
+  EXPECT_NE(planted("(piece + 1) % 2], to", "piece % 2], to"), "") << "operands of the next part";
   EXPECT_NE(planted("kPadTop = 1", "kPadTop = 0"), "") << "a wrong border";
   EXPECT_NE(planted("warp % 4 * 16", "warp % 2 * 16"), "") << "wrong rows";
   EXPECT_NE(planted("octavo_group_multiply_f16", "octavo_group_multiply_bf16"), "") << "the bits of another type";

@@ -65,13 +65,17 @@ namespace detail {
 }  // namespace detail
 /// With the filter that `pack` makes of the weights. Error: a program that no epilogue can be.
 template <class Pack>
-[[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, ConvKernel kernel, const Pack& pack) {
-  const ConvWeights weights = read_weights(conv);
+[[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, const ConvWeights& weights, ConvKernel kernel,
+                                                  const Pack& pack) {
   EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
   shape.real = kernel.real, shape.ahead = kernel.ahead;
   OCTAVO_TRY(KernelText out, detail::put_together(conv, std::move(kernel), shape, weights.start));
   out.constants.insert(out.constants.begin(), pack(weights, shape));
   return out;
+}
+template <class Pack>
+[[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, ConvKernel kernel, const Pack& pack) {
+  return emit_conv_kernel(conv, read_weights(conv), std::move(kernel), pack);
 }
 
 }  // namespace octavo::cuda

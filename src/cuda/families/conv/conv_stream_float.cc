@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_kernel.h"
@@ -34,6 +35,16 @@ struct FloatTile {
        {{"blocks", "", "of a multiprocessor"}, {&FloatTile::blocks}}}};
   [[nodiscard]] constexpr int own_pixels() const { return in_turn != 0 ? pixels : pixels / groups; }
   [[nodiscard]] constexpr int threads() const { return 128 * groups + kCopiers; }
+};
+
+/// A convolution, or several of one input side by side: then `conv` has the channels of all, one convolution's behind the other's, the program that they
+/// have in common, and the first one's store.
+struct FloatConvs {
+  ConvSetting conv;
+  std::vector<ConvSetting> parts;  ///< of one: none
+  [[nodiscard]] std::int64_t part_channels() const {
+    return conv.shape.out_channels / static_cast<std::int64_t>(std::max<std::size_t>(parts.size(), 1));
+  }
 };
 
 /// What follows from shape and tile.
@@ -101,23 +112,62 @@ double seconds_of(const ConvSetting& conv, const FloatTile& t, const FloatSizes&
   return cost::seconds(clocks, conv.traffic()) + cost::kStart;
 }
 
-class ConvStreamFloat final : public FamilyOf<ConvSetting, FloatTile> {
+/// Convolutions as one. Error: in what they differ.
+Result<FloatConvs> side_by_side(std::vector<ConvSetting> parts) {
+  FloatConvs out{parts[0], {}};
+  ConvShape& all = out.conv.shape;
+  Tail& tail = out.conv.tail;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const ConvSetting& p = parts[k];
+    const region::TensorRef &x = p.input, &first = parts[0].input;
+    if (x.buffer != first.buffer || x.offset != first.offset || x.dims != first.dims || x.strides != first.strides ||
+        !(p.tail.program == parts[0].tail.program) || p.tail.space != parts[0].tail.space || p.shape.kernel_h != all.kernel_h ||
+        p.shape.kernel_w != all.kernel_w || p.shape.stride_h != all.stride_h || p.shape.stride_w != all.stride_w ||
+        p.shape.pad_top != all.pad_top || p.shape.pad_left != all.pad_left || p.shape.dilation_h != all.dilation_h ||
+        p.shape.dilation_w != all.dilation_w)
+      return refuse("convolutions side by side", "different inputs, windows or programs", "the same");
+    if (p.tail.stores.size() != 1 || p.tail.operands.size() != parts[0].tail.operands.size())
+      return refuse("stores of a convolution side by side with others", p.tail.stores.size(), "1");
+    const region::TensorRef &store = p.tail.stores[0], &of_first = parts[0].tail.stores[0];
+    if (store.strides != of_first.strides || store.strides[1] != 1 || store.dtype != of_first.dtype ||
+        (store.offset - of_first.offset) % 16 != 0)
+      return refuse("stores of convolutions side by side", "different layouts", "one layout, channels innermost");
+    for (std::size_t o = 0; o < p.tail.operands.size(); ++o) {
+      if (!p.tail.constants[o] || p.tail.operands[o].ref.dtype != parts[0].tail.operands[o].ref.dtype)
+        return refuse("an operand of convolutions side by side", "computed", "a constant with one value a channel, of one type");
+      if (k > 0) tail.constants[o]->insert(tail.constants[o]->end(), p.tail.constants[o]->begin(), p.tail.constants[o]->end());
+    }
+  }
+  if (all.out_channels % 64 != 0) return refuse("channels of convolutions side by side", all.out_channels, "a multiple of 64");
+  constexpr std::size_t kMostParts = 4;
+  if (parts.size() > kMostParts) return refuse("convolutions side by side", parts.size(), fmt::format("at most {}", kMostParts));
+  const auto count = static_cast<std::int64_t>(parts.size());
+  all.out_channels *= count;
+  tail.space[1] *= count, tail.stores[0].dims[1] *= count;
+  out.parts = std::move(parts);
+  return out;
+}
+
+class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
  public:
   explicit ConvStreamFloat(ConvType type) : type_(type), name_(fmt::format("conv.{}.stream", name_of(type))) {}
   std::string_view name() const override { return name_; }
-  bool about(const region::Region& r) const override { return is_single(r) && conv_type(only(r)) == type_; }
-  Result<ConvSetting> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_warpgroups(target); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(ConvSetting conv, read_conv(only(r), plan, type_));
-    const ConvShape& s = conv.shape;
-    if (s.groups != 1) return refuse("groups", s.groups, "1");
-    if (s.piece != 16)
-      return refuse("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
-                    "multiples of 16");
-    if (s.taps() > 48) return refuse("kernel taps", s.taps(), "at most 48");
-    return conv;
+  bool about(const region::Region& r) const override {
+    const auto conv = [&](const region::Stage& s) { return conv_type(s) == type_; };
+    return is_single(r) ? conv(only(r)) : r.independent && std::all_of(r.stages.begin(), r.stages.end(), conv);
   }
-  std::vector<Choice<FloatTile>> tactics(const ConvSetting& conv, const Target& target) const override {
+  Result<FloatConvs> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_warpgroups(target); !why.empty()) return refuse(std::move(why));
+    std::vector<ConvSetting> all;
+    for (const region::Stage& s : r.stages) {
+      OCTAVO_TRY(ConvSetting conv, read_one(s, plan));
+      all.push_back(std::move(conv));
+    }
+    if (all.size() == 1) return FloatConvs{std::move(all[0]), {}};
+    return side_by_side(std::move(all));
+  }
+  std::vector<Choice<FloatTile>> tactics(const FloatConvs& all, const Target& target) const override {
+    const ConvSetting& conv = all.conv;
     const ConvShape& s = conv.shape;
     struct Base {
       int pixels, channels, groups, in_turn, blocks;
@@ -135,26 +185,62 @@ class ConvStreamFloat final : public FamilyOf<ConvSetting, FloatTile> {
       const std::int64_t room = (target.shared_bytes + 1024) / t.blocks - 1024 - kSignalBytes;
       t.stages = static_cast<int>(std::min<std::int64_t>(room / stage, kMostStages));
       const FloatSizes z = sizes_of(s, t, target);
+      if (!all.parts.empty() && all.part_channels() % t.channels != 0) continue;
       if (t.stages < 3 || !why_not_tile(t, z, target).empty()) continue;
       out.push_back({t, seconds_of(conv, t, z, target)});
     }
     fastest_first(out);
     return out;
   }
-  Result<KernelText> emit(const ConvSetting& conv, const FloatTile& t, const Target& target) const override {
+  Result<KernelText> emit(const FloatConvs& all, const FloatTile& t, const Target& target) const override {
+    const ConvSetting& conv = all.conv;
     const ConvShape& s = conv.shape;
     const FloatSizes z = sizes_of(s, t, target);
     if (auto why = why_not_tile(t, z, target); !why.empty()) return refuse(std::move(why));
-    ConvKernel k{"octavo_conv_stream", define(s, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
+    if (!all.parts.empty() && all.part_channels() % t.channels != 0)
+      return refuse("channels of a tile", t.channels, fmt::format("a divisor of {}", all.part_channels()));
+    ConvKernel k{"octavo_conv_stream", define(all, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
                  t.threads(),          z.shared};
     k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels, k.real = k.ahead = true;
-    return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape& e) {
+    std::string parameters, names;
+    for (std::size_t p = 1; p < all.parts.size(); ++p) {
+      parameters += fmt::format(", unsigned char* part{}", p);
+      names += fmt::format("{}part{}", p == 1 ? "" : ", ", p);
+    }
+    replace_mark(k.text, "@STORES@", parameters);
+    replace_mark(k.text, "@OF_PARTS@", names);
+    const auto pack = [&](const ConvWeights& weights, const EpilogueShape& e) {
       return pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, e.run, e.piece});
-    });
+    };
+    if (all.parts.empty()) return emit_conv_kernel(conv, std::move(k), pack);
+    ConvWeights weights;
+    for (const ConvSetting& p : all.parts) {
+      const ConvWeights one = read_weights(p);
+      weights.values.insert(weights.values.end(), one.values.begin(), one.values.end());
+      weights.start.insert(weights.start.end(), one.start.begin(), one.start.end());
+    }
+    OCTAVO_TRY(KernelText out, emit_conv_kernel(conv, weights, std::move(k), pack));
+    for (std::size_t p = 1; p < all.parts.size(); ++p) {
+      const region::TensorRef& store = all.parts[p].tail.stores[0];
+      out.launches[0].arguments.push_back({Argument::Kind::buffer, store.buffer, store.offset});
+    }
+    return out;
   }
 
  private:
-  std::string define(const ConvShape& s, const FloatTile& t, const FloatSizes& z) const {
+  Result<ConvSetting> read_one(const region::Stage& stage, const region::Plan& plan) const {
+    OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type_));
+    const ConvShape& s = conv.shape;
+    if (s.groups != 1) return refuse("groups", s.groups, "1");
+    if (s.piece != 16)
+      return refuse("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
+                    "multiples of 16");
+    if (s.taps() > 48) return refuse("kernel taps", s.taps(), "at most 48");
+    return conv;
+  }
+
+  std::string define(const FloatConvs& all, const FloatTile& t, const FloatSizes& z) const {
+    const ConvShape& s = all.conv.shape;
     return conv_parameters(s) +
            fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + kDepth / 16 > 32 ? "long long" : "int") +
            // What conv_load.inc reads: four warps copy, whole pixels, and no filter.
@@ -176,7 +262,10 @@ class ConvStreamFloat final : public FamilyOf<ConvSetting, FloatTile> {
                     {"kWarpgroups", t.groups},
                     {"kBlocksPerProcessor", t.blocks},
                     {"kRegisters", z.registers},
-                    {"kRegistersOfCopies", z.registers_of_copies}}) +
+                    {"kRegistersOfCopies", z.registers_of_copies},
+                    {"kPartChannels", all.part_channels()},
+                    {"kPartElement", static_cast<std::int64_t>(ir::size_of(all.conv.tail.stores[0].dtype))}}) +
+           fmt::format("#define OCTAVO_PARTS {}\n", all.parts.size()) +
            fmt::format("constexpr bool kInTurn = {};\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply_{}\n", t.in_turn != 0,
                        name_of(type_));
   }
