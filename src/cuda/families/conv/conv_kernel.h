@@ -20,7 +20,7 @@ namespace octavo::cuda {
 /// Blocks of a launch whose blocks take several of `items` tiles and keep one filter: a multiple of `tiles_n`.
 [[nodiscard]] std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blocks, const Target& target);
 
-/// The shape as constants: kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
+/// The shape as constants (for all that have a third dimension kInD, kInFrame, kOutD, kKernelD, ... as well): kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
 /// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel.
 [[nodiscard]] std::string conv_parameters(const ConvShape& shape);
 
@@ -62,7 +62,8 @@ namespace detail {
 template <class Pack>
 [[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, ConvKernel kernel, const Pack& pack) {
   const ConvWeights weights = read_weights(conv);
-  const EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
+  EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
+  shape.real = conv.shape.type != ConvType::u8s8;
   OCTAVO_TRY(KernelText out, detail::put_together(conv, std::move(kernel), shape, weights.start));
   out.constants.insert(out.constants.begin(), pack(weights, shape));
   return out;
