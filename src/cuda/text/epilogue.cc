@@ -103,19 +103,6 @@ bool contiguous(const Access& a) {
   return a.strides[1] == a.element && a.div[1] == 1;
 }
 
-/// Element j of 32-bit words `w`, a C expression, as the program loads it.
-std::string element_text(DType type, std::string_view w, std::string_view j) {
-  switch (type) {
-    case DType::u8:
-    case DType::boolean: return fmt::format("(int)(({0}[({1}) / 4] >> (({1}) % 4 * 8)) & 255u)", w, j);
-    case DType::s8: return fmt::format("(int)(signed char)({0}[({1}) / 4] >> (({1}) % 4 * 8))", w, j);
-    case DType::s32: return fmt::format("(int){}[{}]", w, j);
-    case DType::f16: return fmt::format("octavo_f16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
-    case DType::bf16: return fmt::format("octavo_bf16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
-    default: return fmt::format("__int_as_float((int){}[{}])", w, j);
-  }
-}
-
 constexpr std::string_view kHelpers = R"(
 // `count` elements from p on, of which `valid` exist, in vectors; or one by one, `stride` bytes apart. A vector holds several elements only
 // where `stride` is `element`.
@@ -531,6 +518,18 @@ class Emitter {
 };
 
 }  // namespace
+
+std::string element_text(DType type, std::string_view w, std::string_view j) {
+  switch (type) {
+    case DType::u8:
+    case DType::boolean: return fmt::format("(int)(({0}[({1}) / 4] >> (({1}) % 4 * 8)) & 255u)", w, j);
+    case DType::s8: return fmt::format("(int)(signed char)({0}[({1}) / 4] >> (({1}) % 4 * 8))", w, j);
+    case DType::s32: return fmt::format("(int){}[{}]", w, j);
+    case DType::f16: return fmt::format("octavo_f16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
+    case DType::bf16: return fmt::format("octavo_bf16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
+    default: return fmt::format("__int_as_float((int){}[{}])", w, j);
+  }
+}
 
 Tail tail_of(const region::Stage& stage, const region::Plan& plan) {
   Tail t{stage.space, stage.program, stage.operands, stage.stores, {}};

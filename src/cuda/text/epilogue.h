@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/reason.h"
@@ -63,6 +64,8 @@ struct Tail {
   /// 16 bits those). Nothing for other operands.
   std::vector<std::optional<std::vector<std::uint32_t>>> constants;
 };
+/// Element j of 32-bit words `w`, both C expressions, as programs load the type.
+[[nodiscard]] std::string element_text(ir::DType type, std::string_view w, std::string_view j);
 [[nodiscard]] Tail tail_of(const region::Stage& stage, const region::Plan& plan);
 
 /// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of

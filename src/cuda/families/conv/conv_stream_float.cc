@@ -147,7 +147,7 @@ class ConvStreamFloat final : public FamilyOf<ConvSetting, FloatTile> {
     if (auto why = why_not_tile(t, z, target); !why.empty()) return refuse(std::move(why));
     ConvKernel k{"octavo_conv_stream", define(s, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
                  t.threads(),          z.shared};
-    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels, k.real = k.ahead = true;
+    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels, k.ahead = true;
     return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape& e) {
       return pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, e.run, e.piece});
     });
