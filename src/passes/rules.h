@@ -7,6 +7,7 @@ namespace octavo::passes {
 
 [[nodiscard]] const rewrite::Rule& drop_identity();
 [[nodiscard]] const rewrite::Rule& drop_integer_cast();
+[[nodiscard]] const rewrite::Rule& sink_transpose();
 [[nodiscard]] const rewrite::Rule& merge_transpose();
 [[nodiscard]] const rewrite::Rule& sink_reshape();
 [[nodiscard]] const rewrite::Rule& merge_reshape();

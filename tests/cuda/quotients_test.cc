@@ -57,24 +57,28 @@ std::vector<float> floats(unsigned seed) {
 }
 
 /// "" or the first elements that are not what the interpreter makes of them.
-std::string run(const Program& p, const std::vector<float>& acc, const std::vector<float>& x, const std::string& from = "",
-                const std::string& to = "") {
-  std::string text = cuda::emit_function_of_four(p, "octavo_program");
+std::string run_several(const Program& p, int several, const std::vector<float>& acc, const std::vector<float>& x,
+                        const std::string& from, const std::string& to) {
+  std::string text = cuda::emit_function_of_several(p, "octavo_program", several);
   if (!from.empty()) text = edited(text, from, to);
   const bool operand = p.operand_count > 0;
   text += fmt::format(R"(
-OCTAVO_KERNEL({}, 1) octavo_run(const unsigned char* acc, const unsigned char* x, unsigned char* out) {{
-  const int at = 16 * (octavo_block() * {} + octavo_thread());
-  unsigned a[4], b[4], r[4];
-  octavo_read<16>(a, acc + at), octavo_read<16>(b, x + at);
-  float sums[4], operands[4], results[4];
-  for (int j = 0; j < 4; ++j) sums[j] = __int_as_float((int)a[j]), operands[j] = __int_as_float((int)b[j]);
-  octavo_program(sums, {}results);
-  for (int j = 0; j < 4; ++j) r[j] = (unsigned)__float_as_int(results[j]);
-  octavo_write<16>(out + at, r);
+OCTAVO_KERNEL({0}, 1) octavo_run(const unsigned char* acc, const unsigned char* x, unsigned char* out) {{
+  const int at = {2} * 4 * (octavo_block() * {0} + octavo_thread());
+  float sums[{2}], operands[{2}], results[{2}];
+  for (int j = 0; j < {2}; ++j) {{
+    unsigned word;
+    octavo_read<4>(&word, acc + at + 4 * j), sums[j] = __int_as_float((int)word);
+    octavo_read<4>(&word, x + at + 4 * j), operands[j] = __int_as_float((int)word);
+  }}
+  octavo_program(sums, {1}results);
+  for (int j = 0; j < {2}; ++j) {{
+    const unsigned word = (unsigned)__float_as_int(results[j]);
+    octavo_write<4>(out + at + 4 * j, &word);
+  }}
 }}
 )",
-                      kThreads, kThreads, operand ? "operands, " : "");
+                      kThreads, operand ? "operands, " : "", several);
   const auto library = emulate(text);
   if (!library) return library.error().message + text;
   const auto kernel = (*library)->find("octavo_run");
@@ -85,7 +89,7 @@ OCTAVO_KERNEL({}, 1) octavo_run(const unsigned char* acc, const unsigned char* x
   std::memcpy(in, acc.data(), kElements * 4);
   std::memcpy(other, x.data(), kElements * 4);
   const std::string trouble =
-      run_grid(*kernel, {{kElements / 4 / kThreads, 1, 1}, {kThreads, 1, 1}, 0}, {in, other, out}, memory, 1);
+      run_grid(*kernel, {{kElements / several / kThreads, 1, 1}, {kThreads, 1, 1}, 0}, {in, other, out}, memory, 1);
   if (!trouble.empty()) return trouble;
   std::vector<program::Scalar> scratch;
   std::string wrong;
@@ -103,11 +107,18 @@ OCTAVO_KERNEL({}, 1) octavo_run(const unsigned char* acc, const unsigned char* x
   return count == 0 ? "" : fmt::format("{} wrong: {}{}", count, wrong, text);
 }
 
-Program quotient(int operand_count) {
+std::string run(const Program& p, const std::vector<float>& acc, const std::vector<float>& x, const std::string& from = "",
+                const std::string& to = "") {
+  std::string wrong = run_several(p, 4, acc, x, from, to);
+  return wrong.empty() ? run_several(p, 8, acc, x, from, to) : wrong;
+}
+
+/// acc / x, or x / acc: an operand is often zero.
+Program quotient(bool inverted = false) {
   Program p;
-  p.operand_count = operand_count;
-  const int a = p.push(Op::acc_f);
-  p.outputs = {{p.push(Op::div, a, p.load(Op::load_f, 0)), ir::DType::f32}};
+  p.operand_count = 1;
+  const int a = p.push(Op::acc_f), x = p.load(Op::load_f, 0);
+  p.outputs = {{inverted ? p.push(Op::div, x, a) : p.push(Op::div, a, x), ir::DType::f32}};
   return p;
 }
 Program quotient_by(float by) {
@@ -126,7 +137,8 @@ Program gelu() {
 
 TEST_F(Quotients, AreTheInterpretersBits) {
   const std::vector<float> a = floats(1), b = floats(2);
-  EXPECT_EQ(run(quotient(1), a, b), "");
+  EXPECT_EQ(run(quotient(), a, b), "");
+  EXPECT_EQ(run(quotient(true), a, b), "");
   for (const float by : {1.4140625F, 3.0F, 0.1F, 7.0F, 0x1.fffffep0F, 0x1.000002p-40F, 1e-30F, -2.5F, 0.0F})
     EXPECT_EQ(run(quotient_by(by), a, b), "") << by;
   EXPECT_EQ(run(gelu(), a, b), "");
@@ -139,22 +151,15 @@ TEST_F(Quotients, AreTheInterpretersBits) {
 
 TEST_F(Quotients, MistakesAreFound) {
   const std::vector<float> a = floats(1), b = floats(2);
-  EXPECT_NE(run(quotient(1), a, b, "octavo_divide<0 | kSmallDividend | kLargeDividend | kAnyDivisor | kNegativeDivisor>",
-                "octavo_divide<15 - kSmallDividend>"),
-            "");
-  EXPECT_NE(run(quotient(1), a, b, "octavo_divide<0 | kSmallDividend | kLargeDividend | kAnyDivisor | kNegativeDivisor>",
-                "octavo_divide<15 - kLargeDividend>"),
-            "");
-  EXPECT_NE(run(quotient(1), a, b, "octavo_divide<0 | kSmallDividend | kLargeDividend | kAnyDivisor | kNegativeDivisor>",
-                "octavo_divide<15 - kAnyDivisor>"),
-            "");
-  EXPECT_NE(run(quotient(1), a, b, "octavo_divide<0 | kSmallDividend | kLargeDividend | kAnyDivisor | kNegativeDivisor>",
-                "octavo_divide<15 - kNegativeDivisor>"),
-            "");
+  const std::string all = "octavo_divide<0 | kSmallDividend | kLargeDividend | kAnyDivisor | kNegativeDivisor>",
+                    zero = "octavo_divide<0 | kSmallDividend | kZeroDividend | kLargeDividend | kAnyDivisor | kNegativeDivisor>";
+  for (const char* left_out : {"kSmallDividend", "kLargeDividend", "kAnyDivisor"})
+    EXPECT_NE(run(quotient(), a, b, all, fmt::format("octavo_divide<15 - {}>", left_out)), "") << left_out;
+  EXPECT_NE(run(quotient(true), a, b, zero, "octavo_divide<31 - kNegativeDivisor>"), "");
   EXPECT_NE(run(quotient_by(3), a, b, "return __fmaf_rn(__fmaf_rn(-b, q, a), inverse, q);", "return __fmul_rn(a, inverse);"), "")
       << "no step";
-  EXPECT_NE(run(quotient_by(3), a, b, "for (int turn = 0; turn < 4; ++turn)", "for (int turn = 0; turn < 3; ++turn)"), "")
-      << "the fourth turn";
+  EXPECT_NE(run(quotient_by(3), a, b, "for (int turn = 0; turn < n; ++turn)", "for (int turn = 1; turn < n; ++turn)"), "")
+      << "the last turn";
 }
 
 TEST(Bounds, OfTheErrorFunctionsQuotient) {

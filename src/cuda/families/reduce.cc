@@ -62,7 +62,7 @@ class ReduceFamily final : public ElementFamily {
     // With few results, several threads share the elements of one. A power of two, so that results of a block are whole.
     const std::int64_t results = ir::count(s.space);
     std::int64_t shared = 1;
-    while (shared < 64 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
+    while (shared < 256 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
     const char* type = codes ? "int" : "float";
     const std::int32_t zero = codes && sums && x.quantizer ? x.quantizer->zero_point[0] : 0;
     std::string start, fold, add;

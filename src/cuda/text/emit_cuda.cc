@@ -78,6 +78,25 @@ bool divides(const Program& p, const Instr& instr) {
   return instr.op == Op::div && !is_constant(p, instr, 0, 1);
 }
 
+/// Is zero a usual value? A sum of an accumulator and something else seldom is.
+bool often_zero(const Program& p, int value) {
+  const Instr& in = p.code[static_cast<std::size_t>(value)];
+  switch (in.op) {
+    case Op::acc_f: return false;
+    case Op::imm_f: return std::bit_cast<float>(in.imm) == 0;
+    case Op::add:
+    case Op::sub: return often_zero(p, in.args[0]) && often_zero(p, in.args[1]);
+    case Op::fma: return (often_zero(p, in.args[0]) || often_zero(p, in.args[1])) && often_zero(p, in.args[2]);
+    case Op::mul:
+    case Op::max:
+    case Op::min: return often_zero(p, in.args[0]) || often_zero(p, in.args[1]);
+    case Op::div:
+    case Op::to_f16:
+    case Op::to_bf16: return often_zero(p, in.args[0]);
+    default: return true;
+  }
+}
+
 /// Fills "$0".."$3" and "$k". `names`: of values, where they are not v0, v1, ...
 std::string filled(std::string_view text, const Instr& instr, std::string_view immediate,
                    const std::vector<std::string>* names = nullptr) {
@@ -190,19 +209,20 @@ bool divides(const Program& p) {
   return std::any_of(p.code.begin(), p.code.end(), [&](const Instr& i) { return divides(p, i); });
 }
 
-std::string emit_function_of_four(const Program& p, std::string_view name) {
+std::string emit_function_of_several(const Program& p, std::string_view name, int count) {
   const char acc = program::uses(p, Op::acc_f) ? 'f' : 'i';
   const std::vector<char> kinds = operand_kinds(p);
   const std::vector<Bounds> bounds = bounds_of(p);
-  std::string parameters = fmt::format("const {} (&acc)[4]", c_type(acc));
+  std::string parameters = fmt::format("const {} (&acc)[{}]", c_type(acc), count);
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    if (kinds[k]) parameters += fmt::format(", const {} (&x{})[4]", c_type(kinds[k]), k);
+    if (kinds[k]) parameters += fmt::format(", const {} (&x{})[{}]", c_type(kinds[k]), k, count);
   }
-  for (std::size_t j = 0; j < p.outputs.size(); ++j) parameters += fmt::format(", {} (&r{})[4]", c_type(result_kind(p, j)), j);
+  for (std::size_t j = 0; j < p.outputs.size(); ++j)
+    parameters += fmt::format(", {} (&r{})[{}]", c_type(result_kind(p, j)), j, count);
   std::vector<std::string> names;  // of values, as an element's operations spell them
   std::string body, loop;
   const auto finish_loop = [&] {
-    if (!loop.empty()) body += "  OCTAVO_UNROLL\n  for (int j = 0; j < 4; ++j) {\n" + loop + "  }\n";
+    if (!loop.empty()) body += fmt::format("  OCTAVO_UNROLL\n  for (int j = 0; j < {}; ++j) {{\n{}  }}\n", count, loop);
     loop.clear();
   };
   for (std::size_t i = 0; i < p.code.size(); ++i) {
@@ -214,7 +234,7 @@ std::string emit_function_of_four(const Program& p, std::string_view name) {
       continue;
     }
     names.push_back(fmt::format("v{}[j]", i));
-    body += fmt::format("  {} v{}[4];\n", type, i);
+    body += fmt::format("  {} v{}[{}];\n", type, i, count);
     if (!divides(p, instr)) {
       std::string value =
           filled(first_is_bound(p, instr) ? instr.op == Op::min ? "octavo_at_most($1, $0)" : "octavo_at_least($1, $0)"
@@ -232,13 +252,15 @@ std::string emit_function_of_four(const Program& p, std::string_view name) {
                any = !((b.least >= kLeast && b.most <= kMost) || (b.most <= -kLeast && b.least >= -kMost));
     std::string checks = "0";
     if (small) checks += " | kSmallDividend";
+    if (small && often_zero(p, instr.args[0])) checks += " | kZeroDividend";
     if (large) checks += " | kLargeDividend";
     if (any) checks += " | kAnyDivisor";
     if (b.least < 0) checks += " | kNegativeDivisor";
     const auto array = [&](int value) {
       const Instr& in = p.code[static_cast<std::size_t>(value)];
       if (in.op != Op::imm_f) return fmt::format("v{}", value);
-      body += fmt::format("  const float v{0}_of_{1}[4] = {{v{0}, v{0}, v{0}, v{0}}};\n", value, i);
+      body += fmt::format("  float v{0}_of_{1}[{2}];\n  OCTAVO_UNROLL\n  for (int j = 0; j < {2}; ++j) v{0}_of_{1}[j] = v{0};\n",
+                          value, i, count);
       return fmt::format("v{}_of_{}", value, i);
     };
     const Instr& divisor = p.code[static_cast<std::size_t>(instr.args[1])];

@@ -103,19 +103,6 @@ bool contiguous(const Access& a) {
   return a.strides[1] == a.element && a.div[1] == 1;
 }
 
-/// Element j of 32-bit words `w`, a C expression, as the program loads it.
-std::string element_text(DType type, std::string_view w, std::string_view j) {
-  switch (type) {
-    case DType::u8:
-    case DType::boolean: return fmt::format("(int)(({0}[({1}) / 4] >> (({1}) % 4 * 8)) & 255u)", w, j);
-    case DType::s8: return fmt::format("(int)(signed char)({0}[({1}) / 4] >> (({1}) % 4 * 8))", w, j);
-    case DType::s32: return fmt::format("(int){}[{}]", w, j);
-    case DType::f16: return fmt::format("octavo_f16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
-    case DType::bf16: return fmt::format("octavo_bf16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
-    default: return fmt::format("__int_as_float((int){}[{}])", w, j);
-  }
-}
-
 constexpr std::string_view kHelpers = R"(
 // `count` elements from p on, of which `valid` exist, in vectors; or one by one, `stride` bytes apart. A vector holds several elements only
 // where `stride` is `element`.
@@ -235,31 +222,45 @@ class Emitter {
       out_.pointers += ", 0, 0";
     }
     stores(p);
-    const bool of_four = shape_.real && divides(p);
-    std::string run = "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]", arrays, values;
-    for (const auto& [k, value] : arguments_) {
-      if (!of_four) {
-        run += ", " + value;
-        continue;
+    const bool several = shape_.real && divides(p);
+    const int count = shape_.pairs ? 8 : 4;  // elements side by side
+    std::string run, before, behind;         // the program, and what is around it where rows come in pairs
+    if (!several) {
+      run = "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]";
+      for (const auto& [k, value] : arguments_) run += ", " + value;
+      for (std::size_t j = 0; j < p.outputs.size(); ++j) run += fmt::format(", r{}[j]", j);
+      run += ");\n";
+    } else {
+      std::string arrays, values, names;
+      for (const auto& [k, value] : arguments_) {
+        arrays += fmt::format("      {} in{}[{}];\n", kinds_[k] == 'i' ? "int" : "float", k, count);
+        values += fmt::format("        in{}[e] = {};\n", k, value);
+        names += fmt::format(", in{}", k);
       }
-      arrays += fmt::format("      {} in{}[4];\n", kinds_[k] == 'i' ? "int" : "float", k);
-      values += fmt::format("        in{}[j] = {};\n", k, value);
+      std::string results, parts;
+      for (std::size_t j = 0; j < p.outputs.size(); ++j) {
+        results += fmt::format("      {} out_of_pair{}[{}];\n", result_type(p, j), j, count);
+        parts += fmt::format("      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) r{0}[j] = out_of_pair{0}[i % {1} * 4 + j];\n",
+                             j, count / 4);
+        names += fmt::format(", out_of_pair{}", j);
+      }
+      // A row, or two: all elements first, then the stores of each row.
+      before = fmt::format(
+          "    OCTAVO_UNROLL\n    for (int pair = 0; pair < kRows; pair += {0}) {{\n{1}{2}      float sum[{3}];\n      "
+          "OCTAVO_UNROLL\n"
+          "      for (int e = 0; e < {3}; ++e) {{\n        const int i = pair + e / 4, j = e % 4;\n        sum[e] = sums[i][q * 4 "
+          "+ j];\n{4}      }}\n"
+          "      octavo_program(sum{5});\n",
+          count / 4, arrays, results, count, values, names);
+      behind = "    }\n";
+      run = parts;
     }
-    if (of_four) {
-      run =
-          arrays +
-          "      float sum[4];\n      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) {\n        sum[j] = sums[i][q * 4 + j];\n" +
-          values + "      }\n      octavo_program(sum";
-      for (const auto& [k, value] : arguments_) run += fmt::format(", in{}", k);
-    }
-    for (std::size_t j = 0; j < p.outputs.size(); ++j) run += fmt::format(", r{}{}", j, of_four ? "" : "[j]");
-    run += ");\n";
     out_.text =
         fmt::format("constexpr int kRows = {}, kRun = {}, kNeighbours = {};\n", shape_.rows, shape_.run, shape_.piece) +
         "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
         "}\n" +
         std::string(kHelpers) + folds_ +
-        (of_four ? emit_function_of_four(p, "octavo_program") : emit_function(p, "octavo_program")) +
+        (several ? emit_function_of_several(p, "octavo_program", count) : emit_function(p, "octavo_program")) +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(
@@ -278,18 +279,22 @@ class Emitter {
             "    const int first = channel + octavo_channel_step(q * 4);\n"
             "    if ({1} <= 0) continue;\n"
             "{2}{4}"
-            "    OCTAVO_UNROLL\n    for (int i = 0; i < kRows; ++i) {{\n"
+            "{10}    OCTAVO_UNROLL\n    for (int i = {11}; i < {12}; ++i) {{\n"
             "      const int p = pixel[i];\n      (void)p;\n"
             "{3}{8}"
-            "{5}{6}    }}\n  }}\n"
+            "{5}{6}    }}\n{13}  }}\n"
             "{7}}}\n",
             collected_, valid("first", 4), channel_reads_, results_, row_reads_, run, row_stores_, last_stores_, row_kept_,
-            shape_.real ? "float" : "int");
+            shape_.real ? "float" : "int", before, several ? "pair" : "0", several ? fmt::format("pair + {}", count / 4) : "kRows",
+            behind);
     out_.pointers = shape_.prefix + "constants + " + std::to_string(constants_at_) + out_.pointers;
     return out_;
   }
 
  private:
+  [[nodiscard]] static std::string_view result_type(const Program& p, std::size_t output) {
+    return program::info(p.code[static_cast<std::size_t>(p.outputs[output].value)].op).result == 'i' ? "int" : "float";
+  }
   [[nodiscard]] Reasons why_not() const {
     if (s_.space.size() != 4) return unmet("rank of the result", s_.space.size(), "4");
     if (s_.program.outputs.empty() || s_.stores.empty()) return unmet("program", "none", "one that gives what is stored");
@@ -531,6 +536,18 @@ class Emitter {
 };
 
 }  // namespace
+
+std::string element_text(DType type, std::string_view w, std::string_view j) {
+  switch (type) {
+    case DType::u8:
+    case DType::boolean: return fmt::format("(int)(({0}[({1}) / 4] >> (({1}) % 4 * 8)) & 255u)", w, j);
+    case DType::s8: return fmt::format("(int)(signed char)({0}[({1}) / 4] >> (({1}) % 4 * 8))", w, j);
+    case DType::s32: return fmt::format("(int){}[{}]", w, j);
+    case DType::f16: return fmt::format("octavo_f16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
+    case DType::bf16: return fmt::format("octavo_bf16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
+    default: return fmt::format("__int_as_float((int){}[{}])", w, j);
+  }
+}
 
 Tail tail_of(const region::Stage& stage, const region::Plan& plan) {
   Tail t{stage.space, stage.program, stage.operands, stage.stores, {}};

@@ -44,24 +44,31 @@ std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blo
 std::string conv_parameters(const ConvShape& s) {
   return fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int") +
          declare({{"kBatch", s.batch},
+                  {"kInD", s.in_d},
                   {"kInH", s.in_h},
                   {"kInW", s.in_w},
                   {"kChannels", s.channels},
                   {"kOutChannels", s.out_channels},
+                  {"kOutD", s.out_d},
                   {"kOutH", s.out_h},
                   {"kOutW", s.out_w},
                   {"kPixels", s.pixels()},
+                  {"kKernelD", s.kernel_d},
                   {"kKernelH", s.kernel_h},
                   {"kKernelW", s.kernel_w},
+                  {"kStrideD", s.stride_d},
                   {"kStrideH", s.stride_h},
                   {"kStrideW", s.stride_w},
+                  {"kDilationD", s.dilation_d},
                   {"kDilationH", s.dilation_h},
                   {"kDilationW", s.dilation_w},
+                  {"kPadFront", s.pad_front},
                   {"kPadTop", s.pad_top},
                   {"kPadLeft", s.pad_left},
                   {"kFillCode", s.fill},
                   {"kSkew", s.skew}}) +
-         fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
+         fmt::format("constexpr octavo_offset kInImage = {}, kInFrame = {}, kInRow = {}, kInPixel = {};\n", s.image, s.frame, s.row,
+                     s.pixel);
 }
 
 ir::Tensor pack_filter(const ConvShape& s, std::int64_t of_group, const ConvWeights& w, const FilterLayout& l) {

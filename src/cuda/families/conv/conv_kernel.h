@@ -20,7 +20,7 @@ namespace octavo::cuda {
 /// Blocks of a launch whose blocks take several of `items` tiles and keep one filter: a multiple of `tiles_n`.
 [[nodiscard]] std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blocks, const Target& target);
 
-/// The shape as constants: kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
+/// The shape as constants (for all that have a third dimension kInD, kInFrame, kOutD, kKernelD, ... as well): kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
 /// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel.
 [[nodiscard]] std::string conv_parameters(const ConvShape& shape);
 
@@ -55,8 +55,7 @@ struct ConvKernel {
   std::int64_t grid = 1, threads = 1, shared = 0;
   int rows = 1, run = 4;  ///< pixels and channels of a thread
   std::int64_t padded_channels = 0;
-  bool real = false;   ///< sums are f32, not s32
-  bool ahead = false;  ///< EpilogueShape::ahead
+  bool ahead = false, pairs = false;  ///< as in EpilogueShape
 };
 namespace detail {
 /// All but the filter, which is the first constant.
@@ -68,7 +67,7 @@ template <class Pack>
 [[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, const ConvWeights& weights, ConvKernel kernel,
                                                   const Pack& pack) {
   EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
-  shape.real = kernel.real, shape.ahead = kernel.ahead;
+  shape.real = conv.shape.type != ConvType::u8s8, shape.ahead = kernel.ahead, shape.pairs = kernel.pairs;
   OCTAVO_TRY(KernelText out, detail::put_together(conv, std::move(kernel), shape, weights.start));
   out.constants.insert(out.constants.begin(), pack(weights, shape));
   return out;

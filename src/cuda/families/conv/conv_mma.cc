@@ -103,6 +103,9 @@ Reasons why_not_tile(const ConvLayout& l, const Target& target) {
   const ConvTile& t = l.tile;
   if (l.conv.groups > 1 && (l.conv.channels == 0 || l.conv.piece < 4))
     return unmet("groups of a tile", l.conv.groups, "whole groups of 4 channels or more");
+  // Zeros between the groups of a tile would make NaN of what is infinite in another group.
+  if (l.conv.groups > 1 && l.conv.type != ConvType::u8s8 && l.conv.out_channels / l.conv.groups % t.n != 0)
+    return unmet("channels of a group of floats", l.conv.out_channels / l.conv.groups, fmt::format("a multiple of {}", t.n));
   const auto power = [](int v) { return v > 0 && (v & (v - 1)) == 0; };
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return unmet("tile", fmt::format("{}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n), "a multiple of 16x16 a warp");
@@ -117,6 +120,11 @@ Reasons why_not_tile(const ConvLayout& l, const Target& target) {
                    "a multiple of 4x1 warps, 32 to 256 channels");
   } else if (run != 4 && run != 8 && run != 16)
     return unmet("channels a warp", t.n / t.warps_n, "16, 32 or 64");
+  constexpr int kRegisters = 65536,
+                kBesideSums = 26;  // of a multiprocessor; with fewer than these NVRTC refuses products of warpgroups
+  if (const auto has = kRegisters / (l.threads * t.blocks), sums = std::int64_t{t.m} * t.n / (32 * t.warps_m * t.warps_n);
+      t.groups && has < sums + kBesideSums)
+    return unmet("registers of a thread", has, fmt::format("at least {}", sums + kBesideSums));
   if (t.k != 32 && t.k != 64 && t.k != 128) return unmet("bytes a step", t.k, "32, 64 or 128");
   if (!power(t.m) || t.m > 512 || !power(t.n) || t.n > 512)
     return unmet("tile", fmt::format("{}x{}", t.m, t.n), "powers of two up to 512");
@@ -207,7 +215,7 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
 
 /// One of the convolutions. `conv` is filled.
 Result<ConvSetting> match_one(const region::Stage& stage, const region::Plan& plan, ConvType type) {
-  OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type));
+  OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type, /*frames=*/true));
   ConvShape& s = conv.shape;
   if (s.groups == 1 && s.piece < 4) {
     if (s.pixel != s.channels || s.dilation_w != 1)
@@ -318,10 +326,9 @@ Result<ConvProducts> match_conv(const region::Region& r, const region::Plan& pla
   OCTAVO_TRY(out.conv, match_one(conv_of(r), plan, type));
   const ConvShape& s = out.conv.shape;
   if (s.groups != 1) {
-    if (type != ConvType::u8s8) return refuse("groups", s.groups, "1");
-    if (s.channels == 1 || layouts(out, target).empty())
-      return refuse("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / s.groups),
-                    "groups that tiles hold whole");
+    if (s.channels == bytes_of(type) || layouts(out, target).empty())
+      return refuse("channels a group", fmt::format("{} to {}", s.channels / bytes_of(type), s.out_channels / s.groups),
+                    type == ConvType::u8s8 ? "groups that tiles hold whole" : "several to a multiple of 16");
   }
   if (r.stages.size() == 1) return out;
   out.forwarded = forwarded_operand(r);

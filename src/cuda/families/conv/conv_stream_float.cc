@@ -35,6 +35,10 @@ struct FloatTile {
        {{"blocks", "", "of a multiprocessor"}, {&FloatTile::blocks}}}};
   [[nodiscard]] constexpr int own_pixels() const { return in_turn != 0 ? pixels : pixels / groups; }
   [[nodiscard]] constexpr int threads() const { return 128 * groups + kCopiers; }
+  [[nodiscard]] constexpr int registers_at_launch() const {
+    constexpr int kOfMultiprocessor = 65536, kMost = 248;
+    return std::min(kOfMultiprocessor / (threads() * blocks) / 8 * 8, kMost);
+  }
 };
 
 /// A convolution, or several of one input side by side: then `conv` has the channels of all, one convolution's behind the other's, the program that they
@@ -60,23 +64,27 @@ FloatSizes sizes_of(const ConvShape& s, const FloatTile& t, const Target& target
   z.items = parts(s.pixels(), t.pixels) * z.tiles_n;
   z.grid = std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
   z.shared = std::int64_t{t.stages} * (t.pixels + t.channels) * kDepth + kSignalBytes;
-  constexpr int kOfMultiprocessor = 65536, kMost = 248, kMostBehind = 240;
-  const int at_launch = std::min(kOfMultiprocessor / (t.threads() * t.blocks) / 8 * 8, kMost);
+  constexpr int kMostBehind = 240;
+  const int at_launch = t.registers_at_launch();
   z.registers_of_copies = t.pixels > 128 || s.taps() > 1 ? 56 : 40;
   z.registers = std::min(((t.groups + 1) * at_launch - z.registers_of_copies) / t.groups / 8 * 8, kMostBehind);
   if (z.registers <= at_launch) z.registers = 0;
   return z;
 }
 
+int registers_of(const FloatTile& t, const FloatSizes& z) {
+  return z.registers > 0 ? z.registers : t.registers_at_launch();
+}
+
 Reasons why_not_tile(const FloatTile& t, const FloatSizes& z, const Target& target) {
-  if (t.groups < 1 || t.groups > 3 || (t.in_turn != 0 && t.groups == 1))
-    return unmet("warpgroups", t.groups, "1 to 3, 2 with own tiles");
+  if (t.groups < 1 || t.groups > 4 || (t.in_turn != 0 && t.groups == 1))
+    return unmet("warpgroups", t.groups, "1 to 4, 2 or more with own tiles");
   if (t.pixels < 64 || t.own_pixels() % 64 != 0 || t.pixels % 64 != 0 || t.pixels > 512 ||
       (t.channels != 64 && t.channels != 128 && t.channels != 192 && t.channels != 256))
     return unmet("tile", fmt::format("{}x{}", t.pixels, t.channels), "multiples of 64 pixels a warpgroup, 64 to 256 channels");
   const int sums = t.own_pixels() * t.channels / 128;
   constexpr int kOthers = 40;
-  const int has = z.registers > 0 ? z.registers : std::min(65536 / (t.threads() * t.blocks) / 8 * 8, 248);
+  const int has = registers_of(t, z);
   if (t.blocks < 1 || t.blocks * t.threads() > 1024 || sums + kOthers > has)
     return unmet("blocks, sums a thread", fmt::format("{}, {}", t.blocks, sums), fmt::format("{} registers less {}", has, kOthers));
   if (t.stages < 2 || t.stages > kMostStages) return unmet("stages", t.stages, fmt::format("2 to {}", kMostStages));
@@ -98,18 +106,21 @@ double program_clocks(const program::Program& p) {
   return count / cost::kLanes;
 }
 
-/// Guessed from other kernels of warpgroups, of which a step of 64x256 takes 512 clocks: not yet fitted to this one.
+/// Fitted to one H200 (octavo_gpu_linear, layers of ViT-B/16 and BERT-base): products take 1.3 times what the units need, a multiprocessor gets 60 bytes of
+/// operands in a clock, and a warp that runs its program alone takes four clocks for an instruction, whatever the others do.
 double seconds_of(const ConvSetting& conv, const FloatTile& t, const FloatSizes& z, const Target& target) {
-  constexpr double kFromL2 = 36, kSlack = 1.15;
+  constexpr double kFromL2 = 60, kSlack = 1.3, kClocksOfInstruction = 4, kBesideTraffic = 0.1;
   const double depth = static_cast<double>(z.steps) * kDepth, m = t.pixels, n = t.channels;
-  const double products = m * n * depth / 4096, copied = depth * (m + n) / kFromL2;
-  const double multiplied = cost::overlapped(products, copied) / 1.3 * kSlack + 200;
-  const double program = m * n * program_clocks(conv.tail.program) * 1.5 + 600;
+  const double multiplied = std::max(m * n * depth / 4096 * kSlack, depth * (m + n) / kFromL2) + 150;
+  const double issued = m * n * program_clocks(conv.tail.program);
+  const double program = t.own_pixels() * n / 128 * program_clocks(conv.tail.program) * cost::kLanes * kClocksOfInstruction + 300;
   const double workers = t.in_turn != 0 ? t.groups : t.blocks;  // whose programs run beside the products of others
   const double rounds = static_cast<double>(parts(z.items, target.multiprocessors));
-  const double round = workers > 1 ? std::max(multiplied, (multiplied + program) / workers) : multiplied + program;
-  const double clocks = rounds * round + (workers > 1 ? program : 0) + 2500;
-  return cost::seconds(clocks, conv.traffic()) + cost::kStart;
+  const double round =
+      workers > 1 ? std::max({multiplied, (multiplied + program) / workers, issued}) : multiplied + std::max(program, issued);
+  const double clocks = (rounds * round + (workers > 1 ? program : 0) + 1200) / cost::kClock,
+               traffic = conv.traffic() / cost::kMemory;
+  return std::max(clocks, traffic) + kBesideTraffic * std::min(clocks, traffic) + cost::kStart;
 }
 
 /// Convolutions as one. Error: in what they differ.
@@ -174,9 +185,9 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
     };
     static constexpr Base kBases[] = {{128, 256, 2, 0, 1}, {256, 128, 2, 0, 1}, {128, 192, 2, 0, 1}, {192, 128, 3, 0, 1},
                                       {128, 128, 2, 0, 1}, {128, 128, 2, 1, 1}, {64, 256, 2, 1, 1},  {64, 192, 2, 1, 1},
-                                      {64, 128, 2, 1, 1},  {128, 64, 2, 1, 1},  {64, 64, 2, 1, 1},   {192, 128, 2, 1, 1},
-                                      {128, 128, 1, 0, 2}, {64, 256, 1, 0, 2},  {64, 128, 1, 0, 2},  {64, 64, 1, 0, 2},
-                                      {64, 64, 1, 0, 3},   {128, 128, 2, 0, 2}, {256, 192, 2, 0, 1}};
+                                      {64, 128, 2, 1, 1},  {64, 192, 3, 1, 1},  {64, 128, 3, 1, 1},  {64, 128, 4, 1, 1},
+                                      {128, 64, 3, 1, 1},  {128, 64, 4, 1, 1},  {64, 64, 2, 1, 1},   {64, 64, 4, 1, 1},
+                                      {128, 128, 1, 0, 2}, {64, 128, 1, 0, 2},  {64, 64, 1, 0, 2},   {64, 64, 1, 0, 3}};
     std::vector<Choice<FloatTile>> out;
     for (const Base& b : kBases) {
       if ((b.pixels > 64 && b.pixels >= 2 * s.pixels()) || (b.channels > 64 && b.channels >= 2 * s.out_channels)) continue;
@@ -201,7 +212,10 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
       return refuse("channels of a tile", t.channels, fmt::format("a divisor of {}", all.part_channels()));
     ConvKernel k{"octavo_conv_stream", define(all, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
                  t.threads(),          z.shared};
-    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels, k.real = k.ahead = true;
+    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels, k.ahead = true;
+    // Two rows side by side take about so many registers beside the sums.
+    constexpr int kOfPairs = 88;
+    k.pairs = registers_of(t, z) >= t.own_pixels() * t.channels / 128 + kOfPairs;
     std::string parameters, names;
     for (std::size_t p = 1; p < all.parts.size(); ++p) {
       parameters += fmt::format(", unsigned char* part{}", p);
