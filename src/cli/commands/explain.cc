@@ -109,7 +109,7 @@ Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed
   }
   if (!text || !detailed) return 0;
   OCTAVO_TRY(const auto regions, report::select(plan, {.tensor = name}));
-  fmt::print("\n{}", report::details(plan, regions));
+  fmt::print("\n{}", report::details(plan, regions, api::parameters_of));
   return 0;
 }
 
@@ -197,7 +197,7 @@ Result<int> explain(const Options& o) {
     return 0;
   }
   if (o.all || !o.filter.empty()) {
-    fmt::print("{}", report::details(plan, regions));
+    fmt::print("{}", report::details(plan, regions, api::parameters_of));
   } else if (!o.laws) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
     OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));

@@ -222,11 +222,31 @@ class Emitter {
       out_.pointers += ", 0, 0";
     }
     stores(p);
+    const bool of_four = shape_.real && divides(p);
+    std::string run = "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]", arrays, values;
+    for (const auto& [k, value] : arguments_) {
+      if (!of_four) {
+        run += ", " + value;
+        continue;
+      }
+      arrays += fmt::format("      {} in{}[4];\n", kinds_[k] == 'i' ? "int" : "float", k);
+      values += fmt::format("        in{}[j] = {};\n", k, value);
+    }
+    if (of_four) {
+      run =
+          arrays +
+          "      float sum[4];\n      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) {\n        sum[j] = sums[i][q * 4 + j];\n" +
+          values + "      }\n      octavo_program(sum";
+      for (const auto& [k, value] : arguments_) run += fmt::format(", in{}", k);
+    }
+    for (std::size_t j = 0; j < p.outputs.size(); ++j) run += fmt::format(", r{}{}", j, of_four ? "" : "[j]");
+    run += ");\n";
     out_.text =
         fmt::format("constexpr int kRows = {}, kRun = {}, kNeighbours = {};\n", shape_.rows, shape_.run, shape_.piece) +
         "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
         "}\n" +
-        std::string(kHelpers) + folds_ + emit_function(p, "octavo_program") +
+        std::string(kHelpers) + folds_ +
+        (of_four ? emit_function_of_four(p, "octavo_program") : emit_function(p, "octavo_program")) +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(
@@ -248,10 +268,9 @@ class Emitter {
             "    OCTAVO_UNROLL\n    for (int i = 0; i < kRows; ++i) {{\n"
             "      const int p = pixel[i];\n      (void)p;\n"
             "{3}{8}"
-            "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]{5});\n"
-            "{6}    }}\n  }}\n"
+            "{5}{6}    }}\n  }}\n"
             "{7}}}\n",
-            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_, row_kept_,
+            collected_, valid("first", 4), channel_reads_, results_, row_reads_, run, row_stores_, last_stores_, row_kept_,
             shape_.real ? "float" : "int");
     out_.pointers = shape_.prefix + "constants + " + std::to_string(constants_at_) + out_.pointers;
     return out_;
@@ -323,7 +342,7 @@ class Emitter {
       if (static_cast<int>(k) == shape_.forwarded) {
         row_kept_ += fmt::format("      unsigned x{0}[4];\n      octavo_read<16>(x{0}, o.kept + (i * (kRun / 4) + q) * {1});\n", k,
                                  16 * shape_.threads);
-        call_ += fmt::format(", __int_as_float((int)x{}[j])", k);
+        arguments_.emplace_back(k, fmt::format("__int_as_float((int)x{}[j])", k));
         continue;
       }
       if (s_.constants[k]) {
@@ -334,11 +353,22 @@ class Emitter {
           const std::uint32_t v = (*s_.constants[k])[static_cast<std::size_t>(c)];
           std::memcpy(out_.constants.data() + at + static_cast<std::size_t>(c) * 4, &v, 4);
         }
-        channel_reads_ += fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * first);\n", k, at);
-        const std::string word = fmt::format("x{}", k);
-        call_ += ", " + (kinds_[k] == 'i' ? fmt::format("(int){}[j]", word)
-                         : wide           ? fmt::format("__int_as_float((int){}[j])", word)
-                                          : fmt::format("octavo_{}_value((unsigned short){}[j])", ir::name_of(o.ref.dtype), word));
+        std::string word = fmt::format("x{}[j]", k);
+        if (shape_.ahead) {
+          fetched_ += fmt::format("  unsigned x{}[kRun];\n", k);
+          fetch_ += fmt::format(
+              "  OCTAVO_UNROLL\n  for (int q = 0; q < kRun / 4; ++q) {{\n    unsigned word[4];\n"
+              "    octavo_read<16>(word, o.constants + {1} + 4 * (channel + octavo_channel_step(q * 4)));\n"
+              "    OCTAVO_UNROLL\n    for (int w = 0; w < 4; ++w) f.x{0}[q * 4 + w] = word[w];\n  }}\n",
+              k, at);
+          word = fmt::format("f.x{}[q * 4 + j]", k);
+        } else {
+          channel_reads_ +=
+              fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * first);\n", k, at);
+        }
+        arguments_.emplace_back(k, kinds_[k] == 'i' ? fmt::format("(int){}", word)
+                                   : wide           ? fmt::format("__int_as_float((int){})", word)
+                                          : fmt::format("octavo_{}_value((unsigned short){})", ir::name_of(o.ref.dtype), word));
         continue;
       }
       const Access a = access_of(o.ref, o.div, s_.space, shape_.run);
@@ -347,7 +377,7 @@ class Emitter {
       const std::int64_t step = a.strides[1];
       if (a.div[1] != 1) {
         out_.refusal = unmet("repetition of an operand along the channels", a.div[1], "1");
-      } else if (contiguous(a) && a.element * shape_.run <= 16) {
+      } else if (contiguous(a) && a.element * shape_.run <= (shape_.ahead ? 32 : 16)) {
         fetched_ += fmt::format("  unsigned x{}[kRows][{}];\n", k, std::max(1, a.element * shape_.run / 4));
         if (exchanged(a) || shape_.piece == shape_.run) {
           const std::string from = exchanged(a) ? exchange_channel() : "channel";
@@ -370,7 +400,7 @@ class Emitter {
               a.element, std::min(a.vector, 4 * a.element), k, offset, valid("first", 4));
         }
         look_ahead(k, a, offset);
-        call_ += ", " + element(k, fmt::format("f.x{}[i]", k), "q * 4 + j");
+        arguments_.emplace_back(k, element(k, fmt::format("f.x{}[i]", k), "q * 4 + j"));
       } else {
         const int vector = std::min(a.vector, 4 * a.element);
         // All rows before the first of them is stored: the compiler may not move a read above a store.
@@ -383,7 +413,7 @@ class Emitter {
             "    }}\n",
             k, std::max(1, a.element), a.element, vector, offset, step, valid("first", 4));
         if (contiguous(a)) look_ahead(k, a, offset);
-        call_ += ", " + element(k, fmt::format("x{}[i]", k), "j");
+        arguments_.emplace_back(k, element(k, fmt::format("x{}[i]", k), "j"));
       }
     }
   }
@@ -416,7 +446,6 @@ class Emitter {
       };
       const bool integer = program::info(p.code[static_cast<std::size_t>(p.outputs[j].value)].op).result == 'i';
       results_ += fmt::format("      {} r{}[4];\n", integer ? "int" : "float", j);
-      call_ += fmt::format(", r{}[j]", j);
       if (!shape_.keeps && !shape_.keeps_codes) pointer(fmt::format("store{}", j), ref, true);
       std::string words;  // of four results
       switch (type) {
@@ -483,8 +512,9 @@ class Emitter {
   std::int64_t constants_at_;
   std::vector<char> kinds_, byte_floats_;
   Epilogue out_;
-  std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, call_,
-      row_stores_, last_stores_;
+  std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, row_stores_,
+      last_stores_;
+  std::vector<std::pair<std::size_t, std::string>> arguments_;  ///< of the program: an operand's index and an element of it
 };
 
 }  // namespace

@@ -50,6 +50,7 @@ struct EpilogueShape {
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
   bool real = false;                  ///< sums are f32, not s32
+  bool ahead = false;                 ///< channel constants, and operands of 16 bits, are read by octavo_fetch as well
   bool stores_padding = false;        ///< stores have room for padded_channels, and get all of them
 };
 

@@ -6,6 +6,17 @@
 #include <cstring>
 
 namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kLoad =
+#include "cuda/families/conv/conv_load.inc"
+    ;
+
+}  // namespace
+
+std::string_view conv_load_text() {
+  return kLoad;
+}
 
 bool is_windowed(const region::Region& region) {
   if (region.stages.size() != 1) return false;

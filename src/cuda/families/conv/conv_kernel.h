@@ -24,6 +24,9 @@ namespace octavo::cuda {
 /// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel.
 [[nodiscard]] std::string conv_parameters(const ConvShape& shape);
 
+/// Device functions by which threads find the rows of a tile's activations and copy a step of its depth (conv_load.inc).
+[[nodiscard]] std::string_view conv_load_text();
+
 /// How shared memory holds a filter: for each tile of channels step after step, in each step a row a channel.
 struct FilterLayout {
   std::int64_t tiles = 1, steps = 1;
@@ -52,6 +55,7 @@ struct ConvKernel {
   std::int64_t grid = 1, threads = 1, shared = 0;
   int rows = 1, run = 4;  ///< pixels and channels of a thread
   std::int64_t padded_channels = 0;
+  bool ahead = false;  ///< EpilogueShape::ahead
 };
 namespace detail {
 /// All but the filter, which is the first constant.
@@ -63,7 +67,7 @@ template <class Pack>
 [[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, ConvKernel kernel, const Pack& pack) {
   const ConvWeights weights = read_weights(conv);
   EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
-  shape.real = conv.shape.type != ConvType::u8s8;
+  shape.real = conv.shape.type != ConvType::u8s8, shape.ahead = kernel.ahead;
   OCTAVO_TRY(KernelText out, detail::put_together(conv, std::move(kernel), shape, weights.start));
   out.constants.insert(out.constants.begin(), pack(weights, shape));
   return out;

@@ -19,9 +19,6 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/families/conv/conv.inc"
     ;
-constexpr std::string_view kLoad =
-#include "cuda/families/conv/conv_load.inc"
-    ;
 constexpr std::string_view kSplit =
 #include "cuda/text/split.inc"
     ;
@@ -113,8 +110,9 @@ Reasons why_not_tile(const ConvLayout& l, const Target& target) {
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return unmet("tile", fmt::format("{}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n), "a multiple of 16x16 a warp");
   const int run = t.n / t.warps_n / 4;
-  if (l.conv.type != ConvType::u8s8 && (t.groups || t.splits > 1))
-    return unmet("products and split depth of floats", fmt::format("{}, {}", t.groups ? "wgmma" : "mma", t.splits), "mma, 1");
+  if (l.conv.type != ConvType::u8s8 && ((t.groups && !in_16_bits(l.conv.type)) || t.splits > 1))
+    return unmet("products and split depth of floats", fmt::format("{}, {}", t.groups ? "wgmma" : "mma", t.splits),
+                 "mma, or wgmma of 16 bits, 1");
   if (t.groups) {
     if (auto why = why_no_warpgroups(target); !why.empty()) return why;
     if (t.warps_m % 4 != 0 || t.warps_n != 1 || (t.n != 32 && t.n != 64 && t.n != 128 && t.n != 256))
@@ -178,16 +176,6 @@ double seconds_of(const ConvShape& s, const ConvLayout& l, double traffic, const
   return cost::seconds(busy, traffic) + cost::kStart;
 }
 
-std::string_view name_of(ConvType t) {
-  switch (t) {
-    case ConvType::u8s8: return "u8s8";
-    case ConvType::bf16: return "bf16";
-    case ConvType::f16: return "f16";
-    case ConvType::tf32: return "tf32";
-    default: return "f32";
-  }
-}
-
 std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& l, std::int64_t steps) {
   const ConvTile& t = l.tile;
   const bool split = s.type == ConvType::f32;
@@ -198,8 +186,8 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
                   {"kGroupIn", s.groups == 1 ? 0 : in_group},
                   {"kPiece", std::max(s.piece, 4)},
                   {"kTapChunks", s.tap_chunks()}}) +
-         fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
-                     t.resident != 0, t.near_copy != 0) +
+         fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {}, kZeroCopies = false;\n",
+                     s.packed_rows, s.flat, t.resident != 0, t.near_copy != 0) +
          declare({{"kTileM", t.m},
                   {"kTileN", t.n},
                   {"kTileK", t.k},
@@ -213,8 +201,11 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
                   {"kCounterBytes", l.counters}}) +
          fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups) +
          fmt::format("#define OCTAVO_SPLIT {}\n", split ? 1 : 0) +
-         fmt::format("#define OCTAVO_PRODUCT octavo_mma_{}\ntypedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
-                     name_of(s.type), s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
+         fmt::format(
+             "#define OCTAVO_PRODUCT octavo_mma_{}\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply{}\n"
+             "typedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
+             name_of(s.type), in_16_bits(s.type) ? fmt::format("_{}", name_of(s.type)) : "",
+             s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
 }
 
 /// One of the convolutions. `conv` is filled.
@@ -251,7 +242,7 @@ std::vector<ConvLayout> layouts(const ConvProducts& setting, const Target& targe
   for (const Base& b : kBases) {
     const ConvShape s = tile_shape(setting.conv.shape, b.n);
     const bool real = s.type != ConvType::u8s8;
-    if (real && b.groups) continue;
+    if (real && b.groups && !in_16_bits(s.type)) continue;
     if (s.channels == 0 || (b.n > 2 * s.out_channels && b.n > 32)) continue;
     if (b.m > 2 * s.pixels() && b.m > 32) continue;
     for (const int k : {32, 64, 128}) {
@@ -401,7 +392,7 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
     OCTAVO_TRY(const Epilogue first,
                add(*setting.before, s, l.before, [](EpilogueShape& shape) { shape.prefix = "before_", shape.keeps = true; }));
     before_parameters = ", " + conv_parameter_list(first, "before_");
-    before = "namespace before {\n" + define(s, 0, l, l.before) + first.text + std::string(kLoad) + "}\n";
+    before = "namespace before {\n" + define(s, 0, l, l.before) + first.text + std::string(conv_load_text()) + "}\n";
     replace_mark(text, "@BEFORE_POINTERS@", first.pointers);
   }
   launch.arguments.push_back({Argument::Kind::workspace, 0, 0});
@@ -409,7 +400,7 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
                setting.function + "(" + conv_parameter_list(e) + before_parameters + ", unsigned char* workspace");
   replace_mark(text, "@POINTERS@", e.pointers);
   out.text = fmt::format("#define OCTAVO_BEFORE {}\n", setting.before ? 1 : 0) + before +
-             define(l.conv, setting.conv.shape.channels, l, l.steps) + e.text + std::string(kLoad) +
+             define(l.conv, setting.conv.shape.channels, l, l.steps) + e.text + std::string(conv_load_text()) +
              (type == ConvType::f32 ? std::string(kSplit) : "") + text;
   out.launches.push_back(std::move(launch));
   out.workspace_bytes = l.workspace;

@@ -108,6 +108,16 @@ std::optional<region::Stage> as_images(const region::Stage& s) {
 
 }  // namespace
 
+std::string_view name_of(ConvType t) {
+  switch (t) {
+    case ConvType::u8s8: return "u8s8";
+    case ConvType::bf16: return "bf16";
+    case ConvType::f16: return "f16";
+    case ConvType::tf32: return "tf32";
+    default: return "f32";
+  }
+}
+
 std::optional<ConvType> conv_type(const region::Stage& s) {
   const region::Anchor& a = s.anchor;
   if (a.op != ir::Op::conv || !a.weights || a.inputs.empty()) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/families/families.h"
@@ -17,6 +18,10 @@ enum class ConvType : std::uint8_t { u8s8, bf16, f16, tf32, f32 };
 [[nodiscard]] constexpr int bytes_of(ConvType t) {
   return t == ConvType::u8s8 ? 1 : t == ConvType::bf16 || t == ConvType::f16 ? 2 : 4;
 }
+[[nodiscard]] constexpr bool in_16_bits(ConvType t) {
+  return t == ConvType::bf16 || t == ConvType::f16;
+}
+[[nodiscard]] std::string_view name_of(ConvType type);  ///< "f16"
 /// The type that the stage, a convolution by constant weights, is computed in; nothing for floats of other types.
 [[nodiscard]] std::optional<ConvType> conv_type(const region::Stage& stage);
 

@@ -12,7 +12,7 @@ class Settings:
 
     host             address to listen on; "0.0.0.0" for every address.
     port, grpc_port  TCP ports of HTTP and gRPC; 0: any free one (then in Server.port and Server.grpc_port); grpc_port None: no gRPC.
-    batch            batch sizes to build for ONNX models whose batch is open; the largest is the largest batch of a run.
+    batch            batch sizes to tune ONNX models whose batch is open for; the largest is the most rows of a run.
     delay            seconds that a request may wait for others to fill a batch while an engine is idle.
     instances        runs of one model at the same time. threads: threads of one run; None: the cores of this process over instances.
     queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
@@ -26,7 +26,7 @@ class Settings:
     max_connections  open HTTP connections, gRPC connections, and gRPC calls at once. If there are more, the one that has waited longest for its client is closed.
     grace            seconds that requests get to finish when the server stops.
     device, effort, timing_cache   as for octavo.build.
-    max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, that are built and kept at once.
+    max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, whose engines are kept, for each of `batch`.
     tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports accept only TLS.
     token_file       a file of bearer tokens, one on each line. Every request needs one of them, except those for the server's health. None: no token is needed.
     repository_token_file  the same for loading and unloading models; None: clients may not. These tokens are good for everything else too.
