@@ -12,6 +12,7 @@ namespace octavo::passes {
 [[nodiscard]] const rewrite::Rule& sink_reshape();
 [[nodiscard]] const rewrite::Rule& merge_reshape();
 [[nodiscard]] const rewrite::Rule& merge_shuffle();
+[[nodiscard]] const rewrite::Rule& merge_roll();
 [[nodiscard]] const rewrite::Rule& merge_gather();
 [[nodiscard]] const rewrite::Rule& fold_constants();
 [[nodiscard]] const rewrite::Rule& fold_batch_norm();

@@ -107,7 +107,7 @@ TEST_F(ConvFrames, OneDimension) {
     EXPECT_EQ(run(c, type), "") << "3";
     c.strides = {2}, c.dilations = {2}, c.pads = {3};
     EXPECT_EQ(run(c, type), "") << "stride and dilation";
-    c = {{2, 5, 19}, 20, {7}, {2}, {3}, {1}};
+    c = {{2, 5, 20}, 20, {7}, {2}, {3}, {1}};
     EXPECT_EQ(run(c, type), "") << "five channels: packed rows";
     c = {{3, 32, 1}, 20, {1}, {1}, {0}, {1}};
     EXPECT_EQ(run(c, type), "") << "one pixel an image";
@@ -128,7 +128,7 @@ TEST_F(ConvFrames, MistakesAreFound) {
   EXPECT_NE(planted("kPadFront = 1", "kPadFront = 0"), "") << "the border in front";
   EXPECT_NE(planted("kStrideD = 2", "kStrideD = 1"), "") << "the stride of frames";
   EXPECT_NE(planted("image % kOutD * kStrideD", "image * kStrideD"), "") << "frames of the image before";
-  EXPECT_NE(planted("row % kPlaneRows * ", "row * "), "") << "rows beyond the kernel's frame";
+  EXPECT_NE(planted("(row % kPlaneRows)", "(row)"), "") << "rows beyond the kernel's frame";
   EXPECT_NE(planted("(unsigned)(front + k / kPlaneRows * kDilationD) < (unsigned)kInD", "true"), "")
       << "frames outside of the image";
 }
