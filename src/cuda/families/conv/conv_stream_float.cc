@@ -212,9 +212,10 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
       return refuse("channels of a tile", t.channels, fmt::format("a divisor of {}", all.part_channels()));
     ConvKernel k{"octavo_conv_stream", define(all, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
                  t.threads(),          z.shared};
-    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels, k.ahead = true;
-    // Two rows side by side take about so many registers beside the sums.
-    constexpr int kOfPairs = 88;
+    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels;
+    // So many registers beside the sums are taken by what is read ahead, and by two rows side by side. With fewer NVRTC spills.
+    constexpr int kOfAhead = 72, kOfPairs = 88;
+    k.ahead = registers_of(t, z) >= t.own_pixels() * t.channels / 128 + kOfAhead;
     k.pairs = registers_of(t, z) >= t.own_pixels() * t.channels / 128 + kOfPairs;
     std::string parameters, names;
     for (std::size_t p = 1; p < all.parts.size(); ++p) {
