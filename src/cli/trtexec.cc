@@ -189,7 +189,7 @@ using Calls = std::vector<std::vector<std::string>>;
 
 Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector<std::string>& arguments) {
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
-  std::string model, engine, saved, opt, measuring;
+  std::string model, engine, saved, opt, shapes, measuring;
   bool skip = false, range = false;
   // Values of options that octavo has itself may stand apart: they follow their option into its command.
   const Argument* before = nullptr;
@@ -211,6 +211,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
       continue;
     }
     if (name == "--optShapes") opt = value;
+    if (name == "--shapes") shapes = value;
     range = range || name == "--minShapes" || name == "--maxShapes";
     both.push_back(a.whole);
     const Phase phase = option == nullptr ? Phase::both : option->phase;
@@ -237,7 +238,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
     build.insert(build.begin() + 1, {model, "-o", saved});
     bench.insert(bench.begin() + 1, saved);
     if (skip) return Calls{build};
-    if (range && !opt.empty()) bench.push_back("--shapes=" + opt);  // of the plans of the file
+    if (range && !(opt.empty() && shapes.empty())) bench.push_back("--shapes=" + (shapes.empty() ? opt : shapes));
     return Calls{build, bench};
   }
   both.insert(both.begin() + 1, model);  // built and measured in one process

@@ -17,6 +17,7 @@
 #include "cli/file.h"
 #include "cli/inputs/gpu_option.h"
 #include "cli/inputs/model.h"
+#include "cli/inputs/shape_sets.h"
 #include "cli/outputs/view_page.h"
 #include "onnx/model/tensor_uses.h"
 #include "report/decisions.h"
@@ -201,7 +202,7 @@ Result<int> explain(const Options& o) {
   } else if (!o.laws) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
     OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
-    fmt::print("{}{}{}{}", report::table(plan), slow, roundings, file_text(o.model, loaded));
+    fmt::print("{}{}{}{}{}", report::table(plan), slow, roundings, range_lines(loaded), file_text(o.model, loaded));
   }
   if (!o.all && !o.laws && o.filter.tensor.empty() && o.filter.region.empty()) {
     const std::string kept = kept_float_text(loaded, o.filter.node);

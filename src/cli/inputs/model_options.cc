@@ -118,10 +118,8 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                ->type_name("SHAPES"));
   of_build(
       app.add_option("--minShapes", o.min_shapes,
-                     fmt::format("The smallest shapes that may occur, with --optShapes and --maxShapes; smaller ones are refused. "
-                                 "build makes one engine file for all shapes "
-                                 "between, at most {}",
-                                 kMostInRange))
+                     "The smallest shapes that may occur, with --optShapes and --maxShapes; smaller ones are refused. build makes "
+                     "one engine file for every shape between, tuned for --optShapes (and every --shapes, if they are given too)")
           ->type_name("SHAPES"));
   of_build(app.add_option("--maxShapes", o.max_shapes, "The largest shapes that may occur; see --minShapes")->type_name("SHAPES"));
   app.add_option("--threads", o.build.plan.threads, "Number of threads to plan for and to run with (default: all cores)")
