@@ -99,8 +99,9 @@ std::string key_of(const nb::object& key) {
 }
 
 Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade) {
-  if (threads && *threads < 1)
-    throw Exception(Exception::Kind::usage, "threads=" + std::to_string(*threads) + ": give at least 1, or None");
+  if (threads && (*threads < 1 || *threads > 1024))  // as --threads, and as build
+    throw Exception(Exception::Kind::usage,
+                    "threads=" + std::to_string(*threads) + ": give a whole number from 1 to 1024, or None for every core");
   if (code != "file" && code != "rebuild")
     throw Exception(Exception::Kind::usage, "code=\"" + code + "\": known are \"file\" and \"rebuild\"");
   octavo::LoadOptions options;

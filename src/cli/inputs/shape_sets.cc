@@ -30,16 +30,17 @@ std::string text_of(const Shapes& shapes) {
 Result<Ends> range_of(const ModelOptions& o) {
   Ends r;
   if (!o.min_shapes.empty()) {
-    OCTAVO_TRY(r.min, parse_shapes(o.min_shapes));
+    OCTAVO_TRY(r.min, parse_shapes("--minShapes", o.min_shapes));
   }
   if (!o.max_shapes.empty()) {
-    OCTAVO_TRY(r.max, parse_shapes(o.max_shapes));
+    OCTAVO_TRY(r.max, parse_shapes("--maxShapes", o.max_shapes));
   }
   if (r.empty()) return r;
-  const std::string opt = o.opt_shapes.empty() && !o.shapes.empty() ? o.shapes.front() : o.opt_shapes;
+  const bool by_shapes = o.opt_shapes.empty() && !o.shapes.empty();
+  const std::string opt = by_shapes ? o.shapes.front() : o.opt_shapes;
   if (opt.empty())
     return fail(ErrorKind::usage, "--minShapes and --maxShapes need --optShapes: the shapes that the engine is tuned for");
-  OCTAVO_TRY(r.opt, parse_shapes(opt));
+  OCTAVO_TRY(r.opt, parse_shapes(by_shapes ? "--shapes" : "--optShapes", opt));
   if (r.min.empty()) r.min = r.opt;
   if (r.max.empty()) r.max = r.opt;
   for (const auto& [name, shape] : r.opt) {
@@ -58,7 +59,7 @@ Result<Ends> range_of(const ModelOptions& o) {
 Result<std::vector<Shapes>> sets_of(const std::vector<std::string>& given) {
   std::vector<Shapes> sets;
   for (const std::string& text : given) {
-    OCTAVO_TRY(sets.emplace_back(), parse_shapes(text));
+    OCTAVO_TRY(sets.emplace_back(), parse_shapes("--shapes", text));
   }
   Shapes all;
   std::size_t named = 0;
@@ -167,7 +168,7 @@ Result<Shapes> given_shapes(const ModelOptions& o) {
             o.shapes.size()));
   }
   if (!sets.empty()) return std::move(sets.front());
-  return o.opt_shapes.empty() ? Shapes() : parse_shapes(o.opt_shapes);
+  return o.opt_shapes.empty() ? Shapes() : parse_shapes("--optShapes", o.opt_shapes);
 }
 
 Status check_range(const ModelOptions& options, const Shapes& shapes) {
@@ -221,6 +222,12 @@ Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
     if (options.shapes.size() > 1)
       return fail(ErrorKind::usage,
                   "--minShapes and --maxShapes with --values are built whole, several --shapes are a list: give one of the two");
+    if (!options.shapes.empty() && !options.opt_shapes.empty()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--shapes {} has no effect: every set of shapes from --minShapes to --maxShapes is built, that of "
+                              "--optShapes first\n  leave out one of --shapes and --optShapes",
+                              options.shapes.front()));
+    }
     OCTAVO_TRY(const auto all, all_of(range, options));
     for (const Shapes& shapes : all) sets.emplace_back(options).shapes = {text_of(shapes)};
   } else if (!range.empty()) {

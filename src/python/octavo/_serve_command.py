@@ -5,6 +5,7 @@ import logging
 import sys
 from typing import List
 
+from ._arguments import real
 from ._errors import EngineFileError, Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 
 PACKAGES = ["uvicorn>=0.30", "starlette>=0.40", "httptools", "uvloop", "orjson>=3.9", "prometheus-client>=0.20", "tritonclient[grpc]>=2.50"]  # as in pyproject.toml
@@ -58,6 +59,10 @@ def to_install() -> str:
     return f"pip install {' '.join(repr(p) for p in PACKAGES)}; or, with the wheel at hand: pip install \"$(ls octavo-*.whl)[serve]\""
 
 
+def _bytes(option: str, mebibytes: float) -> int:
+    return int(real(option, mebibytes, 0, 2**40) * 2**20)
+
+
 def main(arguments: List[str]) -> int:
     """Runs until it is stopped; returns the exit code of the other commands."""
     args = parser().parse_args(arguments)
@@ -74,10 +79,10 @@ def main(arguments: List[str]) -> int:
         return 2
     try:
         settings = Settings(
-            host=args.host, port=args.port, grpc_port=None if args.grpc_port < 0 else args.grpc_port, batch=sizes, delay=args.delay_ms / 1e3,
+            host=args.host, port=args.port, grpc_port=None if args.grpc_port == -1 else args.grpc_port, batch=sizes, delay=args.delay_ms / 1e3,
             threads=args.threads, instances=args.instances, queue=args.queue, timeout=args.timeout, body_timeout=args.body_timeout,
             idle_timeout=args.idle_timeout, stream_timeout=args.stream_timeout, stream_messages=args.stream_messages, max_shapes=args.max_shapes,
-            max_request=int(args.max_request_mb * 2**20), max_pending=int(args.max_pending_mb * 2**20), max_connections=args.max_connections,
+            max_request=_bytes("--max-request-mb", args.max_request_mb), max_pending=_bytes("--max-pending-mb", args.max_pending_mb), max_connections=args.max_connections,
             grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, tls_cert=args.tls_cert, tls_key=args.tls_key,
             token_file=args.token_file, repository_token_file=args.repository_token_file, allow_host=tuple(args.allow_host), allow_origin=tuple(args.allow_origin))
 

@@ -3,6 +3,7 @@ import dataclasses
 import os
 from typing import Optional, Tuple
 
+from .._arguments import MOST_THREADS
 from .._errors import UsageError
 
 
@@ -73,7 +74,8 @@ class Settings:
         object.__setattr__(self, "batch", tuple(sorted(set(self.batch))))
         for name in ("instances", "queue", "max_connections"):
             need(1 <= getattr(self, name) <= 1 << 20, name, "must be 1 to 1048576")
-        need(self.threads is None or self.threads >= 1, "threads", "must be at least 1")
+        need(self.threads is None or 1 <= self.threads <= MOST_THREADS, "threads", f"must be 1 to {MOST_THREADS}")
+        need(self.effort is None or 0 <= self.effort <= 5, "effort", "must be 0 to 5")
         need(0 <= self.delay <= 60, "delay", "must be 0 to 60 seconds")
         for name in ("timeout", "body_timeout", "idle_timeout", "stream_timeout", "grace"):
             need(0 < getattr(self, name) <= 86400, name, "must be above 0 and at most 86400 seconds")
@@ -85,7 +87,7 @@ class Settings:
             need(not isinstance(getattr(self, name), str), name, "is a sequence of names")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         need(1 <= self.max_request <= (2 << 30) - 1, "max_request", "must be 1 to 2147483647 bytes")
-        need(self.max_pending >= self.max_request, "max_pending", f"must be at least max_request ({self.max_request})")
+        need(self.max_request <= self.max_pending < 1 << 62, "max_pending", f"must be at least max_request ({self.max_request}), and below 2^62")
 
     def run_threads(self) -> int:
         """Threads of one run."""
