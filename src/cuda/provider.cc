@@ -327,11 +327,11 @@ Target target(int ordinal) {
 }
 
 std::set<std::string, std::less<>> usual_choices() {
-  return {"stages", "direct-store", "split-conv"};
+  return {"stages", "direct-store", "split-conv", "horizontal-floats"};
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "horizontal", "precision"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "precision"};
 }
 
 namespace {

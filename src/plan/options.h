@@ -37,7 +37,7 @@ struct PlanOptions {
   int threads = 1;                              ///< the thread count the plan is made for
   std::set<std::string, std::less<>> disabled;  ///< rules, fusions and planner switches to leave out, by name
   std::set<std::string, std::less<>> forced;    ///< choices taken otherwise than by default wherever that is possible
-  /// Choices whose other candidate pays nearly always on the device that is planned for. Taken where plans are not searched.
+  /// Choices, or kinds, whose other candidate pays nearly always on the device that is planned for. Taken where plans are not searched.
   std::set<std::string, std::less<>> usual;
   /// Choices, by name or kind, neither candidate of which pays nearly always on the device: priced at every effort.
   std::set<std::string, std::less<>> priced;

@@ -79,6 +79,18 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
   return out;
 }
 
+std::set<std::set<ir::ValueId>> neighbours_in_16_bits(const Plan& plan) {
+  std::set<std::set<ir::ValueId>> out;
+  for (const Neighbours& n : find_neighbours(plan)) {
+    const Stage& first = plan.regions[n.regions[0]].stages[0];
+    if (first.anchor.none() || !in_16_bits(first.anchor.inputs[0])) continue;
+    std::set<ir::ValueId> values;
+    for (const std::size_t i : n.regions) values.insert(plan.regions[i].graph_outputs[0]);
+    out.insert(std::move(values));
+  }
+  return out;
+}
+
 Reasons join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values, const std::vector<const region::Provider*>& providers) {
   std::vector<std::size_t> members;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {

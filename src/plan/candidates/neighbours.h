@@ -4,7 +4,8 @@
 //   Why    the input is read once while it is in cache, and small convolutions fill all threads together; a GPU computes them as one product.
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 convolutions or linear layers of one tensor, in integers, float16 or bfloat16; nothing between them reads a result of theirs.
-//   Order  on the default plan. Default: apart.
+//   Order  on the default plan. Default: apart; of float16 and bfloat16 side by side where that is usual on the device (PlanOptions::usual) and a kernel
+//          takes them together.
 //   Says   join_side_by_side
 //
 // Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
@@ -18,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -33,6 +35,10 @@ struct Neighbours {
   std::string kind;  ///< "horizontal" (convs that read one tensor) or "one-pass" (parts of one buffer, no anchor)
 };
 [[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
+/// The results of those that are convolutions in float16 or bfloat16.
+[[nodiscard]] std::set<std::set<ir::ValueId>> neighbours_in_16_bits(const region::Plan& plan);
+/// Such ones may be side by side by default: a kind for PlanOptions::usual.
+inline constexpr std::string_view kHorizontalFloats = "horizontal-floats";
 
 /// One independent region, at the place of the last, of the regions whose first results are `values`. Nothing, or why not.
 Reasons join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,
