@@ -26,7 +26,7 @@ struct Planned {
   ir::Graph graph;                          ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
   PermitReport permitted;                   ///< with ranges: what they made of the network
   double seconds = 0;                       ///< forecast: the sum of the regions' prices; 0 where no choice was priced
-  std::vector<rewrite::RunReport> reports;  ///< laws, float rules, laws again: applications, times, reasons of refusals
+  std::vector<rewrite::RunReport> reports;  ///< laws and float rules in turn: applications, times, reasons of refusals
   Decided decided;                          ///< what made this plan, for other shapes (PlanOptions::follow)
   std::optional<Decided> whole_batch;       ///< where the plan is one of images: what the plan of the whole batch was made of
   OCTAVO_OUT_OF_LINE(Planned);

@@ -2,7 +2,8 @@
 //   Why    exporters write a shift of a tensor along an axis, as windows of attention have it, as slices that are joined again: a copy each. One
 //          gather moves all of it.
 //   Exact  bit for bit: elements only move.
-//   Needs  every operand is a slice of the same tensor along the axis of the concat alone, with no other reader; at most 65536 elements along it.
+//   Needs  every operand is a slice of the same tensor along the axis of the concat alone, with no other reader; the elements taken do not count
+//          up, which would need no pass; at most 65536 elements along the axis.
 //   Order  before merge-gather, which joins gathers along one axis.
 #include <algorithm>
 #include <set>
@@ -41,6 +42,10 @@ struct MergeRoll final : rewrite::Rule {
       origin.insert(slice.origin.begin(), slice.origin.end());
     }
     if (taken.size() > static_cast<std::size_t>(kMostRolled) || g.is_constant(x)) return rewrite::no_match();
+    const auto counts_up = [&](std::size_t i) { return taken[i] == taken[0] + static_cast<std::int64_t>(i); };
+    std::size_t in_order = 0;
+    while (in_order < taken.size() && counts_up(in_order)) ++in_order;
+    if (in_order == taken.size()) return rewrite::no_match();  // a part of x, which needs no pass
     ir::Tensor indices(ir::DType::s64, {static_cast<std::int64_t>(taken.size())});
     std::copy(taken.begin(), taken.end(), indices.mutable_data<std::int64_t>().begin());
     const std::vector<ir::ValueId> inputs{x, g.add_constant(indices)};
