@@ -15,11 +15,18 @@ Result<std::unique_ptr<HostExecutor>> HostExecutor::create(const region::Plan& p
   std::size_t scratch = 0;
   for (const region::HostKernel* k : e->kernels_) scratch = std::max(scratch, k == nullptr ? 0 : k->scratch_bytes());
   e->scratch_stride_ = round_up(scratch) + kAlignment;
+  std::size_t shared = 0;
+  for (const region::HostKernel* k : e->kernels_) {
+    const std::size_t bytes = k == nullptr || plan.images > 1 ? 0 : k->shared_bytes();  // an image is one worker's
+    e->shared_at_.push_back(bytes == 0 ? kNone : shared);
+    shared += round_up(bytes);
+  }
   const std::size_t total = e->scratch_stride_ * static_cast<std::size_t>(e->pool_->size());
   try {
     e->scratch_ = AlignedBytes(total);
+    e->shared_ = AlignedBytes(shared);
   } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::io, fmt::format("context: no memory for scratch of {} bytes", total));
+    return fail(ErrorKind::io, fmt::format("context: no memory for scratch of {} bytes", total + shared));
   }
   e->kept_.resize(static_cast<std::size_t>(e->pool_->size()));
   e->workers_ = plan.images > 1 ? 1 : e->pool_->size();
@@ -57,7 +64,7 @@ Status HostExecutor::start(std::size_t first, std::size_t last, const region::Me
     const std::byte* ahead = ahead_[index * count + w];
     if (worker < active && end < ThreadPool::first_task(all, worker + 1, active))
       ahead = kernel.first_read(end);  // more of this worker's share follows
-    kernel.run(memory, begin, end, {worker, pool_->size(), scratch_of(worker), ahead, &kept.what});
+    kernel.run(memory, begin, end, {worker, pool_->size(), scratch_of(worker), ahead, &kept.what, shared_of(index)});
   });
   return {};
 }

@@ -17,7 +17,7 @@ namespace octavo::engine {
 class HostExecutor final : public region::Executor {
  public:
   /// `kernels`: by region of `plan`, those of other devices null.
-  /// Errors: those of ThreadPool::create; `io` when there is no memory for scratch.
+  /// Errors: those of ThreadPool::create; `io` when there is no memory for scratch or for what workers share.
   [[nodiscard]] static Result<std::unique_ptr<HostExecutor>> create(const region::Plan& plan,
                                                                     std::vector<const region::HostKernel*> kernels, int threads,
                                                                     std::shared_ptr<CoreLoad> load);
@@ -40,7 +40,12 @@ class HostExecutor final : public region::Executor {
     std::int64_t region_run = 0, what = -1;
   };
 
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
   HostExecutor() = default;
+  [[nodiscard]] std::byte* shared_of(std::size_t region) {
+    return shared_at_[region] == kNone ? nullptr : shared_.data() + shared_at_[region];
+  }
   [[nodiscard]] const std::byte* read_after(std::size_t region, int worker, int workers) const;
   [[nodiscard]] std::byte* scratch_of(int worker) const {
     return scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_;
@@ -51,6 +56,8 @@ class HostExecutor final : public region::Executor {
   std::vector<Kept> kept_;
   std::int64_t region_run_ = 0;  ///< of all regions so far
   AlignedBytes scratch_;
+  AlignedBytes shared_;                  ///< Worker::shared of all regions
+  std::vector<std::size_t> shared_at_;   ///< where that of each region begins; kNone: it has none
   std::size_t scratch_stride_ = 0;       ///< bytes from one worker's scratch to the next
   std::vector<const std::byte*> ahead_;  ///< Worker::ahead of each region for each worker; of several images: for the only one
   int workers_ = 1;                      ///< of a region

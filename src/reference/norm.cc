@@ -1,5 +1,5 @@
-// softmax and the normalizations that depend on their data. All in fp32; sums in row-major order, those of the statistics in the
-// blocks of sums.h:
+// softmax and the normalizations that depend on their data. All in fp32; sums in row-major order, those of softmax and of the statistics in
+// the blocks of sums.h:
 //   softmax      e_i = exp(x_i - max), y_i = e_i / sum(e);     log_softmax  y_i = (x_i - max) - log(sum(e))
 //   instance/layer norm   mean = sum(x)/n, var = sum fma(d, d, .)/n with d = x - mean, y = fma(d * (1 / sqrt(var + epsilon)),
 //   scale, bias) lrn          y = x / pow(fma(alpha / size, sum fma(x, x, .) over the channel window, bias), beta)
@@ -91,12 +91,10 @@ Result<Tensors> eval_softmax(const Args& a) {
   for (std::int64_t row = 0; total != 0 && row < total / extent; ++row) {
     const std::int64_t first = row / inner * extent * inner + row % inner;
     const auto at = [&](std::int64_t k) { return idx(first + k * inner); };
-    float largest = -std::numeric_limits<float>::infinity(), sum = 0;
+    float largest = -std::numeric_limits<float>::infinity();
     for (std::int64_t k = 0; k < extent; ++k) largest = x[at(k)] > largest ? x[at(k)] : largest;
-    for (std::int64_t k = 0; k < extent; ++k) {
-      y[at(k)] = program::exp(m, x[at(k)] - largest);
-      sum += y[at(k)];
-    }
+    for (std::int64_t k = 0; k < extent; ++k) y[at(k)] = program::exp(m, x[at(k)] - largest);
+    const float sum = sum_in_blocks(extent, [&](float so_far, std::int64_t k) { return so_far + y[at(k)]; });
     const float log_sum = program::log(m, sum);
     for (std::int64_t k = 0; k < extent; ++k) {
       y[at(k)] = a.n.op == Op::softmax ? y[at(k)] / sum : (x[at(k)] - largest) - log_sum;

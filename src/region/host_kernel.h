@@ -24,6 +24,9 @@ struct Worker {
   const std::byte* ahead = nullptr;
   /// What the scratch holds since an earlier call for the same run of the region, in the kernel's own numbers; kNothingKept at first. Null: nothing.
   std::int64_t* kept = nullptr;
+  /// Memory of the region that all workers of a context see: HostKernel::shared_bytes(), 64-byte aligned. Zeros at first, and kept from run to
+  /// run as the kernel leaves it. Null: there is none, and tasks cannot help each other.
+  std::byte* shared = nullptr;
 };
 
 /// A kernel cut into tasks. Immutable and shared by contexts; `run` is reentrant.
@@ -32,6 +35,7 @@ class HostKernel : public Kernel {
   /// How many independent pieces of work there are (>= 1); the engine spreads 0..tasks-1 over workers, any order, any grouping.
   [[nodiscard]] virtual int tasks() const { return 1; }
   [[nodiscard]] virtual std::size_t scratch_bytes() const { return 0; }  ///< per worker
+  [[nodiscard]] virtual std::size_t shared_bytes() const { return 0; }   ///< Worker::shared
   /// Where the constants begin that the task reads first; null: too few to fetch ahead, or none.
   [[nodiscard]] virtual const std::byte* first_read(int /*task*/) const { return nullptr; }
   virtual void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const = 0;

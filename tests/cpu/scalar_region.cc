@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/causes/kernels.h"
@@ -499,6 +500,15 @@ region::Plan Scene::with_packed(const std::vector<ir::Tensor>& packed) {
   return plan;
 }
 
+namespace {
+/// Versions count changes of a family; a test is about the one that there is.
+region::Tactic of_any_version(region::Tactic t) {
+  t.version = 1;
+  for (region::Tactic& part : t.parts) part = of_any_version(std::move(part));
+  return t;
+}
+}  // namespace
+
 std::string Scene::run_apart(const region::Provider& provider, const region::Memory& at) const {
   for (std::size_t k = 0; k < region_.stages.size(); ++k) {
     region::Region one = region_;
@@ -508,7 +518,7 @@ std::string Scene::run_apart(const region::Provider& provider, const region::Mem
     if (!wanted) return wanted.error().message;
     bool found = false;
     for (const region::Offer& o : provider.offers(one, plan_)) {
-      if (!region::selects(*wanted, o.tactic) || !o.refusal.empty()) continue;
+      if (!region::selects(of_any_version(*wanted), of_any_version(o.tactic)) || !o.refusal.empty()) continue;
       found = true;
       one.tactic = o.tactic;
     }
@@ -522,18 +532,24 @@ std::string Scene::run_apart(const region::Provider& provider, const region::Mem
   return "";
 }
 
-namespace {
-/// Versions count changes of a family; a test is about the one that there is.
-region::Tactic of_any_version(region::Tactic t) {
-  t.version = 1;
-  for (region::Tactic& part : t.parts) part = of_any_version(std::move(part));
-  return t;
-}
-}  // namespace
-
 region::Region& Scene::region() {
   for (region::Stage& s : region_.stages) program::mark(s.program);
   return region_;
+}
+
+/// Each run of tasks by a thread of its own, all at once.
+static void together(const region::HostKernel& kernel, const Memory& at, const std::vector<std::pair<int, int>>& runs,
+                     std::byte* shared) {
+  std::vector<std::thread> threads;
+  std::vector<std::vector<std::byte>> scratch(runs.size(), std::vector<std::byte>(kernel.scratch_bytes() + 64, std::byte{0xA5}));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    threads.emplace_back([&, i] {
+      auto* base = scratch[i].data() + (64 - reinterpret_cast<std::uintptr_t>(scratch[i].data()) % 64) % 64;
+      kernel.run(at, runs[i].first, runs[i].second,
+                 {static_cast<int>(i), static_cast<int>(runs.size()), base, nullptr, nullptr, shared});
+    });
+  }
+  for (std::thread& t : threads) t.join();
 }
 
 std::string Scene::compare(const region::Provider& provider, const std::string& tactic, float tolerance, int ignored) {
@@ -587,9 +603,17 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   std::vector<std::byte> other(scratch);
   auto* other_base = other.data() + (64 - reinterpret_cast<std::uintptr_t>(other.data()) % 64) % 64;
   std::array<std::int64_t, 2> kept{-1, -1};
+  std::vector<std::byte> shared((*kernel)->shared_bytes() + 64);
+  auto* shared_base = shared.data() + (64 - reinterpret_cast<std::uintptr_t>(shared.data()) % 64) % 64;
+  const int how = (*kernel)->shared_bytes() == 0 ? 0 : pick(0, 2);  // without shared memory, with it, and at once
+  for (int k = 0; how == 2 && k < 2; ++k)
+    together(**kernel, at, runs, shared_base);  // what the first run leaves is what the second begins with
   for (const auto& [begin, end] : runs) {
+    if (how == 2) break;
     const int w = pick(0, 1);
-    (*kernel)->run(at, begin, end, region::Worker{w, 2, w == 0 ? base : other_base, nullptr, &kept[static_cast<std::size_t>(w)]});
+    (*kernel)->run(
+        at, begin, end,
+        {w, 2, w == 0 ? base : other_base, nullptr, &kept[static_cast<std::size_t>(w)], how == 0 ? nullptr : shared_base});
   }
   for (std::size_t k = (*kernel)->scratch_bytes(); base + k < scratch.data() + scratch.size(); ++k) {
     if (base[k] != std::byte{0xA5}) return fmt::format("wrote past its {} bytes of scratch{}", (*kernel)->scratch_bytes(), repeat);

@@ -151,7 +151,8 @@ TEST(Rows, RefusesWhatItCannot) {
   EXPECT_EQ(refused({Op::softmax, {4, 50}}), "");
   EXPECT_NE(refused({Op::softmax, {4, 50}, 0}), "") << "rows that do not lie in one piece";
   EXPECT_NE(refused({Op::softmax, {4, 100000}}), "") << "a row beyond the shared memory";
-  EXPECT_NE(refused({Op::layer_norm, {4, 64 * 128 + 1}}), "") << "too many blocks of terms";
+  EXPECT_EQ(refused({Op::softmax, {4, 64 * 128 + 1}}), "");
+  EXPECT_NE(refused({Op::layer_norm, {4, 448 * 128 + 1}}), "") << "too many blocks of terms";
   RowCase turned{Op::instance_norm, {2, 8, 5, 6}};
   turned.order = {0, 2, 3, 1};
   EXPECT_NE(refused(turned), "") << "a plane whose neighbours are other channels";

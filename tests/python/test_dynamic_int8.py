@@ -95,3 +95,27 @@ def test_sums_scales_and_activations_are_one_region(network):
     assert not slow
     weighted = [layer for layer in engine.layers if layer["kind"] in ("conv", "gemm")]
     assert len(weighted) == sum(node.op_type.endswith("Integer") for node in network("u8").graph.node)
+
+
+@pytest.mark.parametrize("weights", ["u8", "s8"])
+@pytest.mark.parametrize("terms", [514, 600, 1024, 3072])
+def test_sums_that_pass_two_to_the_24_are_cut(weights, terms):
+    """Sums that float32 cannot hold are parts of codes, added in int32: nothing runs in the reference evaluator, and the sums are exact."""
+    n = Network(terms, weights)
+    codes, scale, zero = n.op("DynamicQuantizeLinear", ["x"], 3)
+    w, w_zero = n.codes((terms, 33))
+    y = n.op("Cast", [n.op("MatMulInteger", [codes, n.constant(w), zero, n.constant(w_zero)])], to=TensorProto.FLOAT)
+    model = n.model("x", n.op("Mul", [y, scale]), [1, terms], [1, 33])
+    engine = octavo.build(model, effort=0, **ONLY_CPU)
+    assert not [layer["tactic"] for layer in engine.layers if "reference" in layer["tactic"]]
+    reference = octavo.build(model, device="reference")
+    for data in (np.random.default_rng(1).standard_normal((1, terms)), np.full((1, terms), -3.0), np.linspace(-1, 1e3, terms)[None]):
+        data = data.astype("float32")
+        least, most = min(data.min(), 0), max(data.max(), 0)
+        step = np.float32(most - least) / np.float32(255)
+        offset = np.clip(np.rint(-least / step), 0, 255)
+        a = np.clip(np.rint(data / step) + offset, 0, 255) - offset
+        want = (a.astype(np.int64) @ (w.astype(np.int64) - int(w_zero))).astype(np.float32) * step
+        got = next(iter(engine.run(data).values()))
+        np.testing.assert_array_equal(got, next(iter(reference.run(data).values())))
+        np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -100,6 +100,7 @@ class AttentionBf16Family final : public FamilyOf<Setting> {
  public:
   explicit AttentionBf16Family(const Bf16Level& level)
       : FamilyOf({.name = level.attention,
+                  .version = 2,
                   .levels = level.isa,
                   .required = {"avx512bf16"},
                   .parameters = kAttentionParameters,

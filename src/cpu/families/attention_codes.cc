@@ -130,7 +130,7 @@ class AttentionCodesFamily final : public FamilyOf<Setting> {
  public:
   AttentionCodesFamily()
       : FamilyOf(
-            {.name = "attention.u8u8.queries", .levels = kDotIsas, .parameters = kAttentionParameters, .forwards_stages = true}) {}
+            {.name = "attention.u8u8.queries", .version = 2, .levels = kDotIsas, .parameters = kAttentionParameters, .forwards_stages = true}) {}
   bool about(const Region& r) const override {
     return is_attention(r) && (r.stages[0].anchor.integer || r.stages[2].anchor.integer);
   }

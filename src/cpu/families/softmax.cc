@@ -1,5 +1,5 @@
 // cpu.softmax.block.<isa>, cpu.log_softmax.block.<isa>: the reference's operations in the reference's order: largest element, exp
-// of the differences (the same named polynomial), sum in order, one division each.
+// of the differences (the same named polynomial), sum in blocks, one division each.
 #include <algorithm>
 
 #include "cpu/families/row_families.h"
@@ -140,7 +140,7 @@ class SoftmaxKernel final : public Kernel {
       kernels_.exp_differences(e + r * extent_, row, largest[r], extent_);
     }
     program::FloatOps m;
-    kernels_.sums_in_order(sums, e, rows, extent_, extent_);
+    kernels_.sums_in_blocks(sums, e, rows, extent_, extent_);
     for (std::int64_t r = 0; log_ && r < rows; ++r) sums[r] = program::log(m, sums[r]);
     auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
     // The epilogue takes a block of elements: some rows, or a piece of one.
@@ -179,7 +179,8 @@ class SoftmaxKernel final : public Kernel {
 
 class SoftmaxFamily final : public FamilyOf<Setting> {
  public:
-  explicit SoftmaxFamily(ir::Op op) : FamilyOf({.name = op == ir::Op::softmax ? "softmax.block" : "log_softmax.block"}), op_(op) {}
+  explicit SoftmaxFamily(ir::Op op)
+      : FamilyOf({.name = op == ir::Op::softmax ? "softmax.block" : "log_softmax.block", .version = 2}), op_(op) {}
   bool about(const Region& r) const override {
     return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }

@@ -62,12 +62,12 @@ struct RowKernels {
   float (*largest)(const float* x, std::int64_t n);
   // to[i] = exp(x[i] - less), the operations of program/math.inc in their order
   void (*exp_differences)(float* to, const float* x, float less, std::int64_t n);
-  // to[r] = the sum of x[r * step + i], i < n, in this order
-  void (*sums_in_order)(float* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n);
+  // to[r] = the sum of x[r * step + i], i < n, in the blocks of reference/sums.h
+  void (*sums_in_blocks)(float* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n);
   // to[i] = x[i] / by
   void (*divide)(float* to, const float* x, float by, std::int64_t n);
   // Softmax of columns x[i * step + c], i < n, c < cols, a multiple of kColumns: exp of the differences from the largest, in place, and
-  // sums[c] of these in order; then the division of each column by its own
+  // sums[c] of these in blocks; then the division of each column by its own
   void (*exp_columns)(float* x, std::int64_t step, std::int64_t n, std::int64_t cols, float* sums);
   void (*divide_columns)(float* x, std::int64_t step, std::int64_t n, std::int64_t cols, const float* by);
   // to[i] = QuantizeLinear(x[i]) to u8 with a scale and a zero point

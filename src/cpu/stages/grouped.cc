@@ -43,6 +43,7 @@ class GroupedKernel final : public Kernel {
   void run(const Memory& memory, int task_begin, int task_end, const Worker& given) const override {
     Worker worker = given;
     worker.kept = nullptr;  // parts have the scratch in turns
+    worker.shared = nullptr;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const int begin = std::max(task_begin, first_[i]) - first_[i], end = std::min(task_end - first_[i], parts_[i]->tasks());
       if (begin < end) parts_[i]->run(memory, begin, end, worker);

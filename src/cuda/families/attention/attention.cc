@@ -18,6 +18,7 @@
 #include "cuda/text/epilogue.h"
 #include "cuda/text/pieces.h"
 #include "cuda/text/shorten.h"
+#include "cuda/text/sums.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
 
@@ -249,6 +250,7 @@ EpilogueShape epilogue_shape(const CodesShape& a, const AttentionTile& t) {
 class Attention final : public FamilyOf<CodesShape, AttentionTile> {
  public:
   std::string_view name() const override { return "attention.u8.mma"; }
+  int version() const override { return 2; }
   bool about(const region::Region& r) const override {
     return is_attention(r) && (r.stages[0].anchor.integer || !product_of_halves(r));
   }
@@ -298,6 +300,7 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
                          {"kPitch", z.pitch},
                          {"kMovingBytes", z.moving},
                          {"kTogether", 4},
+                         {"kSumBlock", kSumBlock},
                          {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
                          {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
     out.text += fmt::format(
@@ -313,11 +316,11 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
     replace_mark(text, "@POINTERS@", e.pointers);
     replace_mark(text, "@SCORE_OPERANDS@", scores.names);
     replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
-    out.text += std::string(elements_functions()) + std::string(share_text()) +
-                float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) + scores.text + probabilities.text +
-                e.text +
-                product_text("octavo_scores", a.left, a.right, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
-                product_text("octavo_values", codes, a.last, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
+    out.text +=
+        std::string(elements_functions()) + std::string(share_text()) + total_of_blocks((a.keys + kSumBlock - 1) / kSumBlock) +
+        float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) + scores.text + probabilities.text +
+        e.text + product_text("octavo_scores", a.left, a.right, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
+        product_text("octavo_values", codes, a.last, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
 
     Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
     for (const ProductSide* side : {&a.left, &a.right, &a.last})

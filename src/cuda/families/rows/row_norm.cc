@@ -1,14 +1,13 @@
 // norm.rows: layer_norm and instance_norm of floats whose rows (the elements from `axis` on; a plane) lie in one piece, a warp a row. Mean and
 // deviation are added up in the reference's blocks and pairs (reference/sums.h), a thread a block: the results are the reference's bits.
 #include "cuda/families/rows/rows.h"
+#include "cuda/text/sums.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
 
 using ir::Op;
-
-constexpr std::int64_t kBlock = 128;  // terms that the reference adds one after the other
 
 constexpr const char* kStatistics = R"(  for (int c = octavo_thread(); c < rows * kChains; c += 32 * kWarps)
     parts[c] = octavo_chain<false>(tile + c * kPitch, octavo_terms(c % kChains), 0.0f);
@@ -19,25 +18,6 @@ constexpr const char* kStatistics = R"(  for (int c = octavo_thread(); c < rows 
 constexpr const char* kMoments = R"(    const float mean = __fdiv_rn(octavo_total(parts + row * kChains), {n});
     const float inverse = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(octavo_total(squares + row * kChains), {n}), {epsilon})));
 )";
-
-/// The sum of `count` blocks from `from` on, a power of two, in pairs.
-std::string in_pairs(std::int64_t from, std::int64_t count) {
-  if (count == 1) return fmt::format("p[{}]", from);
-  return fmt::format("__fadd_rn({}, {})", in_pairs(from, count / 2), in_pairs(from + count / 2, count / 2));
-}
-
-/// As reference/sums.h: powers of two from the first block on, the greatest first, and their sums from the last one on.
-std::string total(std::int64_t chains) {
-  std::string sum;
-  std::int64_t end = chains;
-  for (std::int64_t power = 1; power <= chains; power *= 2) {
-    if ((chains & power) == 0) continue;
-    end -= power;
-    const std::string part = in_pairs(end, power);
-    sum = sum.empty() ? part : fmt::format("__fadd_rn({}, {})", part, sum);
-  }
-  return fmt::format("OCTAVO_DEVICE float octavo_total(const float* p) {{ return {}; }}\n", sum);
-}
 
 class RowNormFamily final : public RowFamily {
  public:
@@ -73,8 +53,8 @@ class RowNormFamily final : public RowFamily {
     const std::string n = float_text(static_cast<float>(rows.extent()));
     const double epsilon = instance ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
     RowText text;
-    text.chain = kBlock;
-    if (rows.chains(kBlock) <= Rows::kMostChains) text.functions = total(rows.chains(kBlock));  // more are refused
+    text.chain = kSumBlock;
+    if (rows.chains(kSumBlock) <= Rows::kMostChains) text.functions = total_of_blocks(rows.chains(kSumBlock));  // more are refused
     text.chains = fmt::format(kStatistics, fmt::arg("n", n));
     text.before = fmt::format(kMoments, fmt::arg("n", n), fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     text.each = fmt::format(R"(      OCTAVO_UNROLL

@@ -1,8 +1,9 @@
 // softmax.rows: softmax and log_softmax of floats along the innermost dimension in memory, a warp a row. Exponentials are computed once, and
-// a thread a row adds them up in the reference's order, from shared memory: the results are the reference's bits.
+// added up in the reference's blocks and pairs, a thread a block, from shared memory: the results are the reference's bits.
 #include "cuda/families/float_function.h"
 #include "cuda/families/rows/rows.h"
 #include "cuda/text/pieces.h"
+#include "cuda/text/sums.h"
 
 namespace octavo::cuda {
 namespace {
@@ -26,13 +27,14 @@ constexpr const char* kStaged = R"(    OCTAVO_UNROLL
       octavo_stage(octavo_place(tile, row, i), e);
     }
 )";
-constexpr const char* kSums = R"(  for (int row = octavo_thread(); row < rows; row += 32 * kWarps)
-    parts[row] = octavo_chain<false>(octavo_place(tile, row, 0), kExtent, 0.0f);
+constexpr const char* kSums = R"(  for (int c = octavo_thread(); c < rows * kChains; c += 32 * kWarps)
+    parts[c] = octavo_chain<false>(tile + c * kPitch, octavo_terms(c % kChains), 0.0f);
 )";
 
 class RowSoftmaxFamily final : public RowFamily {
  public:
   std::string_view name() const override { return "softmax.rows"; }
+  int version() const override { return 2; }
   bool about(const Region& r) const override { return softmax_family().about(r); }
 
  protected:
@@ -46,14 +48,17 @@ class RowSoftmaxFamily final : public RowFamily {
     OCTAVO_TRY(Rows rows, Rows::of(s, static_cast<std::size_t>(axis), static_cast<std::size_t>(axis) + 1));
     const bool log = s.anchor.op == Op::log_softmax;
     RowText text;
+    text.chain = kSumBlock;
     text.functions =
+        rows.chains(kSumBlock) <= Rows::kMostChains ? total_of_blocks(rows.chains(kSumBlock)) : "";  // more are refused
+    text.functions +=
         float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
         (log ? float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); }) : std::string(share_text()));
     text.take = kTake;
     text.staged = kStaged;
     text.chains = kSums;
-    text.before = log ? "    const float sum = octavo_log(parts[row]), largest = squares[row];\n"
-                      : "    const float sum = parts[row], inverse = __fdiv_rn(1.0f, sum);\n";
+    text.before = log ? "    const float sum = octavo_log(octavo_total(parts + row * kChains)), largest = squares[row];\n"
+                      : "    const float sum = octavo_total(parts + row * kChains), inverse = __fdiv_rn(1.0f, sum);\n";
     text.each = log ? "      octavo_load_x(e, x + at.x + i * kSize);\n      OCTAVO_UNROLL\n"
                       "      for (int v = 0; v < kRun; ++v) acc[v] = __fsub_rn(__fsub_rn(e[v], largest), sum);\n"
                     : "      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) acc[v] = octavo_share(e[v], sum, inverse);\n";

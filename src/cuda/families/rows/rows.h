@@ -37,7 +37,7 @@ class Rows {
   static Result<Rows> of(const region::Stage& stage, std::size_t first, std::size_t last,
                          const std::vector<std::vector<std::int64_t>>& parameters = {});
 
-  static constexpr std::int64_t kMostChains = 64;
+  static constexpr std::int64_t kMostChains = 448;  ///< as many terms as the shared memory of a block holds, about
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t extent() const { return extent_; }
   [[nodiscard]] int run() const { return run_; }  ///< elements that a lane reads at once

@@ -93,6 +93,47 @@ std::int64_t exact_terms(NodeContext& n, std::size_t a, std::size_t a_zero, std:
   return static_cast<std::int64_t>(std::max(1.0, std::floor((kExact - 1) / each)));
 }
 
+/// Where the terms of a product with the matrix b are cut, from 0 to `terms`: into the fewest parts of about equal length whose sums are exact in f32 as
+/// what the constant weights of each part prove; else into parts of `each`, which any weights allow. Cuts are multiples of kAligned where that is possible.
+std::vector<std::int64_t> exact_parts(NodeContext& n, std::int64_t terms, std::int64_t each) {
+  constexpr std::int64_t kAligned = 64;
+  std::vector<std::int64_t> cuts;
+  const Tensor *w = n.constant(1), *zero = n.constant(3);
+  const std::int64_t blocks = (terms + kAligned - 1) / kAligned;
+  if (w && w->shape().size() == 2 && (!n.has(3) || zero) && each >= kAligned) {
+    const std::int64_t columns = w->shape()[1];
+    std::vector<double> sums(static_cast<std::size_t>((blocks + 1) * columns),
+                             0);  // of |weight - zero point| over the blocks before
+    for (std::int64_t k = 0; k < terms; ++k) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const double z = zero ? zero->at(zero->size() == 1 ? 0 : c) : 0;
+        sums[static_cast<std::size_t>((k / kAligned + 1) * columns + c)] += std::abs(w->at(k * columns + c) - z);
+      }
+    }
+    for (std::int64_t i = columns; i < (blocks + 1) * columns; ++i)
+      sums[static_cast<std::size_t>(i)] += sums[static_cast<std::size_t>(i - columns)];
+    const double most = (1 << 24) / largest(n, 0, 2);
+    for (std::int64_t parts = 2; parts * kAligned < terms; ++parts) {
+      cuts.clear();
+      bool exact = true;
+      for (std::int64_t p = 0; p <= parts; ++p) cuts.push_back(blocks * p / parts);
+      for (std::size_t p = 0; p + 1 < cuts.size() && exact; ++p) {
+        for (std::int64_t c = 0; c < columns && exact; ++c)
+          exact =
+              sums[static_cast<std::size_t>(cuts[p + 1] * columns + c)] - sums[static_cast<std::size_t>(cuts[p] * columns + c)] <
+              most;
+      }
+      if (!exact) continue;
+      for (std::int64_t& cut : cuts) cut = std::min(cut * kAligned, terms);
+      return cuts;
+    }
+    cuts.clear();
+  }
+  for (std::int64_t from = 0; from < terms; from += each) cuts.push_back(from);
+  cuts.push_back(terms);
+  return cuts;
+}
+
 /// Is every element of the value at least 0, or no number? By what computes it.
 bool never_negative(const ir::Graph& g, ValueId v) {
   const ir::Node& n = g.producer(v);
@@ -153,7 +194,19 @@ Tensor weight_sums(const NodeContext& n, Shape shape, std::int64_t outer, std::i
   return sums;
 }
 
-/// y - z * sums
+/// y - z * sums, in int32 where y is: sums of several parts.
+Result<ValueId> without_zero(NodeContext& n, ValueId y, Tensor sums) {
+  const DType type = n.graph().type(y).dtype;
+  if (type == DType::s32) {
+    Tensor whole(DType::s32, sums.shape());
+    std::transform(sums.data<float>().begin(), sums.data<float>().end(), whole.mutable_data<std::int32_t>().begin(),
+                   [](float s) { return static_cast<std::int32_t>(s); });
+    sums = std::move(whole);
+  }
+  OCTAVO_TRY(const ValueId z, n.cast(n.in(2), type));
+  OCTAVO_TRY(const ValueId share, n.emit(Op::mul, {z, n.add_constant(std::move(sums))}));
+  return n.emit(Op::sub, {y, share});
+}
 Result<ValueId> without_zero(NodeContext& n, ValueId y, ValueId sums) {
   OCTAVO_TRY(const ValueId z, n.cast(n.in(2), DType::f32));
   OCTAVO_TRY(const ValueId share, n.emit(Op::mul, {z, sums}));
@@ -177,6 +230,16 @@ Result<ValueId> taps_inside(NodeContext& n, ValueId y) {
   attrs["group"] = std::int64_t{1};
   const ValueId sums = n.add_constant(weight_sums(n, one, w[0], w[1], taps));
   return n.emit(Op::conv, {n.add_constant(std::move(ones)), sums}, std::move(attrs));
+}
+
+/// Rows of the constant matrix b, whose codes minus zero points are `b`: a constant too, as products with constant weights want it.
+Result<ValueId> constant_rows(NodeContext& n, ValueId b, std::int64_t from, std::int64_t to) {
+  const Tensor& w = *n.constant(1);
+  const std::int64_t row = w.shape()[1] * static_cast<std::int64_t>(ir::size_of(w.dtype()));
+  Tensor part(w.dtype(), {to - from, w.shape()[1]});
+  std::copy_n(w.bytes().begin() + from * row, (to - from) * row, part.mutable_bytes().begin());
+  Quantizer q = *n.graph().producer(b).quantizer;
+  return n.emit_quantizer(Op::dequantize, n.add_constant(std::move(part)), std::move(q));
 }
 
 /// x, w, x_zp, w_zp. Too many terms for one f32 sum: parts of the input channels, summed in int32.
@@ -221,28 +284,43 @@ Status matmul_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(1, 1));
   Compose c(n);
   const std::int64_t terms = n.shape(0).back(), each = exact_terms(n, 0, 2, 1, 3, n.rank(1) - 1, terms);
-  const bool none = zero_is_zero(n), late = !none && each >= terms && n.rank(1) == 2 && late_zero(n);
+  const bool none = zero_is_zero(n),
+             late = !none && n.rank(1) == 2 && terms < (1 << 16) && late_zero(n);  // sums of weights are exact in f32
   OCTAVO_TRY(const ValueId a, late || none ? raw_codes(n) : centred(n, 0, 2, n.rank(0) - 2));
   OCTAVO_TRY(const ValueId b, centred(n, 1, 3, n.rank(1) - 1));
+  const auto sums = [&] {
+    const Shape& w = n.shape(1);
+    return weight_sums(n, {w[1]}, 1, w[0], w[1]);
+  };
   if (each >= terms) {
     OCTAVO_TRY(ValueId y, lower_matmul(n, a, b));
     if (late) {
-      const Shape& w = n.shape(1);
-      OCTAVO_TRY(y, without_zero(n, y, n.add_constant(weight_sums(n, {w[1]}, 1, w[0], w[1]))));
+      OCTAVO_TRY(y, without_zero(n, y, sums()));
     }
     return n.result(n.cast(y, DType::s32));
   }
   const std::int64_t b_axis = n.rank(1) == 1 ? 0 : n.rank(1) - 2;
   if (n.shape(1)[static_cast<std::size_t>(b_axis)] != terms)
     return n.bad("{} and {}: the inner dimensions differ", ir::to_string(n.shape(0)), ir::to_string(n.shape(1)));
+  const std::vector<std::int64_t> cuts = exact_parts(n, terms, each);
   ValueId sum = ir::kNone;
-  for (std::int64_t from = 0; from < terms; from += each) {
-    const std::int64_t to = std::min(terms, from + each);
-    const ValueId a_part = c.slice(a, n.rank(0) - 1, from, to), b_part = c.slice(b, b_axis, from, to);
+  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
+    const std::int64_t from = cuts[k], to = cuts[k + 1];
+    const ValueId a_part = c.slice(a, n.rank(0) - 1, from, to);
+    ValueId b_part = ir::kNone;
+    if (n.constant(1) != nullptr && n.rank(1) == 2 && n.graph().producer(b).quantizer) {
+      OCTAVO_TRY(b_part, constant_rows(n, b, from, to));
+    } else {
+      b_part = c.slice(b, b_axis, from, to);
+    }
     OCTAVO_CHECK(c.status());
     OCTAVO_TRY(const ValueId y, lower_matmul(n, a_part, b_part));
     const ValueId part = c.cast(y, DType::s32);
     sum = sum == ir::kNone ? part : c.add(sum, part);
+  }
+  if (late) {
+    OCTAVO_CHECK(c.status());
+    OCTAVO_TRY(sum, without_zero(n, sum, sums()));
   }
   return c.finish(sum);
 }
