@@ -90,7 +90,7 @@ def measure(args, engine, net, cores, threads, prefix):
     words = [*prefix, "taskset", "-c", cpus(args, cores)]
     if command:
         built, feeds = prepare(args, command, net, cores)
-        words += [command, "bench", built, "--input", feeds, "--json", "--seconds", args.seconds]
+        words += [command, "bench", built, "--input", feeds, "--json", "--seconds", args.seconds, "--threads", threads]  # under a quota too, as the peers
     else:
         words += [sys.executable, HERE / "peer.py", engine, args.data / f"{net}.onnx", "-t", threads, "-s", args.seconds, "--inputs",
                   args.models / f"{net}.npz"]

@@ -68,11 +68,16 @@ int quota_cores() {
   return cores_of_groups("/sys/fs/cgroup", membership.str());
 }
 
-int available_cores() {
+int cores_of_mask() {
   int cores = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);  // fails with more than 1024 processors
+  return std::max(1, cores);
+}
+
+int available_cores() {
+  int cores = cores_of_mask();
   // More threads than a quota has cores would be stopped in turns.
   if (const int quota = quota_cores(); quota > 0) cores = std::min(cores, quota);
   return std::max(1, cores);

@@ -10,6 +10,9 @@ namespace octavo::engine {
 /// Reads a few small files.
 [[nodiscard]] int available_cores();
 
+/// Processors of the affinity mask of this process, whatever its quotas grant; at least 1. So many of its threads can run at the same moment.
+[[nodiscard]] int cores_of_mask();
+
 /// What the quotas of this process's control groups grant, in cores, rounded up; 0: none has a limit.
 [[nodiscard]] int quota_cores();
 

@@ -353,7 +353,7 @@ Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& prov
 /// Kernels are made on several cores: for generated ones it is most of what loading takes.
 Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   const int cores = available_cores(), regions = static_cast<int>(plan_.regions.size());
-  core_load_ = std::make_shared<CoreLoad>(cores);
+  core_load_ = std::make_shared<CoreLoad>(cores_of_mask());  // a quota limits time, not how many threads run at once
   kernels_.resize(plan_.regions.size());
   std::vector<Status> made(plan_.regions.size());
   OCTAVO_TRY(const auto pool, ThreadPool::create(std::clamp(regions / kRegionsOfLoader, 1, std::min(cores, kMostLoaders))));

@@ -1,6 +1,7 @@
 #include "engine/cores.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,7 +12,22 @@ namespace {
 
 TEST(AvailableCores, WithinTheMachine) {
   EXPECT_GE(available_cores(), 1);
-  EXPECT_LE(available_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+  EXPECT_LE(available_cores(), cores_of_mask());
+  EXPECT_LE(cores_of_mask(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// So many threads can run at the same moment, whatever a quota grants.
+TEST(AvailableCores, OfTheMask) {
+  std::thread([] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    EXPECT_EQ(cores_of_mask(), CPU_COUNT(&set));
+    for (unsigned i = 0; i < CPU_SETSIZE && CPU_COUNT(&set) > 1; ++i) CPU_CLR(i, &set);
+    ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+    EXPECT_EQ(cores_of_mask(), 1);
+    EXPECT_EQ(available_cores(), 1);
+  }).join();
 }
 
 TEST(AvailableCores, QuotaOfOneLine) {
