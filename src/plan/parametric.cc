@@ -199,14 +199,9 @@ Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::
     }
     out.which_.push_back(found->second);
   }
-  const auto constant = [&](std::uint32_t sum) {
-    return std::all_of(out.sums_[sum].begin(), out.sums_[sum].end(), [](const Term& t) {
-      return t.factor == 0 || std::all_of(t.powers.begin(), t.powers.end(), [](int power) { return power == 0; });
-    });
-  };
   for (std::size_t r = 0; r + 1 < begins.size(); ++r) {
     bool varies = false;
-    for (std::size_t i = begins[r]; i < begins[r + 1]; ++i) varies = varies || !constant(out.which_[i]);
+    for (std::size_t i = begins[r]; i < begins[r + 1]; ++i) varies = varies || !out.constant(out.which_[i]);
     out.varies_.push_back(varies ? 1 : 0);
   }
   out.buffers_ = buffers;
@@ -222,6 +217,40 @@ std::optional<std::vector<std::int64_t>> Parametric::at(const Point& point) cons
     value[i] = static_cast<std::int64_t>(v);
   }
   return value;
+}
+
+bool Parametric::constant(std::uint32_t sum) const {
+  return std::all_of(sums_[sum].begin(), sums_[sum].end(), [](const Term& t) {
+    return t.factor == 0 || std::all_of(t.powers.begin(), t.powers.end(), [](int power) { return power == 0; });
+  });
+}
+
+void Parametric::mark(region::Plan& plan) const {
+  std::size_t i = 0;  // in the order of each_extent
+  const auto is_open = [&] { return !constant(which_[i++]); };
+  const auto bits = [&](std::size_t count) {
+    std::uint32_t out = 0;
+    for (std::size_t k = 0; k < count; ++k) out |= is_open() ? 1U << k : 0U;
+    return out;
+  };
+  const auto tensor = [&](region::TensorRef& t) {
+    t.open.offset = is_open();
+    t.open.dims = bits(t.dims.size());
+    t.open.strides = bits(t.strides.size());
+  };
+  for (region::Region& r : plan.regions) {
+    for (region::Stage& s : r.stages) {
+      each_fact(s.anchor.facts, [&](std::int64_t&, bool) { ++i; });
+      for (region::TensorRef& t : s.anchor.inputs) tensor(t);
+      if (s.anchor.weights) tensor(*s.anchor.weights);
+      s.open = bits(s.space.size());
+      for (region::Operand& o : s.operands) {
+        tensor(o.ref);
+        i += o.div.size();
+      }
+      for (region::TensorRef& t : s.stores) tensor(t);
+    }
+  }
 }
 
 bool Parametric::set(region::Plan& plan, const Point& point) const {

@@ -17,6 +17,7 @@
 #include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
+#include "plan/regions/group.h"
 #include "plan/search/by_image.h"
 #include "plan/search/choose.h"
 #include "plan/search/confirm.h"

@@ -93,6 +93,23 @@ Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) c
   return memory;
 }
 
+LoadedModule::~LoadedModule() {
+  if (gpu_.enter()) gpu_.api().unload(module_);
+}
+
+Result<std::shared_ptr<const LoadedModule>> Gpu::load(const std::byte* code, const std::string& who) const {
+  OCTAVO_CHECK(enter());
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const LoadedModule>& known = loaded_[code];
+  if (auto module = known.lock()) return module;
+  CuModule handle = nullptr;
+  OCTAVO_CHECK(api_.check(api_.load(&handle, code), fmt::format("loading the machine code of \"{}\"", who)));
+  auto module = std::make_shared<const LoadedModule>(*this, handle);
+  known = module;
+  std::erase_if(loaded_, [](const auto& m) { return m.second.expired(); });
+  return module;
+}
+
 Status Gpu::write(std::byte* to, std::span<const std::byte> from) const {
   if (from.empty()) return {};
   OCTAVO_CHECK(enter());

@@ -9,6 +9,7 @@
 
 #include "cuda/families/conv/conv_shape.h"
 #include "cuda/text/epilogue.h"
+#include "cuda/text/open.h"
 #include "cuda/text/pieces.h"
 
 namespace octavo::cuda {
@@ -21,7 +22,8 @@ namespace octavo::cuda {
 [[nodiscard]] std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blocks, const Target& target);
 
 /// The shape as constants: kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
-/// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel.
+/// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel. Of an open batch
+/// without kBatch and kPixels, which the kernel then takes as parameters as far as its text has them.
 [[nodiscard]] std::string conv_parameters(const ConvShape& shape);
 
 /// How shared memory holds a filter: for each tile of channels step after step, in each step a row a channel.
@@ -52,6 +54,7 @@ struct ConvKernel {
   std::int64_t grid = 1, threads = 1, shared = 0;
   int rows = 1, run = 4;  ///< pixels and channels of a thread
   std::int64_t padded_channels = 0;
+  OpenNumbers open = {};  ///< of an open batch: what the text has of it
 };
 namespace detail {
 /// All but the filter, which is the first constant.
