@@ -312,7 +312,12 @@ Status Resizer::open_kernels() {
   });
   for (std::size_t k = 0; k < list.size(); ++k) {
     if (!codes[k]) return tl::unexpected<Error>(codes[k].error());
-    codes_->of.emplace(std::move(list[k].first), kept(*codes[k]));
+    const Code code = codes_->of.emplace(std::move(list[k].first), kept(*codes[k])).first->second;
+    for (std::size_t d = 1; d < plan.devices.size(); ++d) {
+      if (plan.devices[d].name != list[k].second->device()) continue;
+      // Of a device that is not here nothing can be held: engines are made for it all the same.
+      if (auto held = base_->device(static_cast<region::DeviceId>(d)).hold({code->data(), code->size()})) held_.push_back(std::move(*held));
+    }
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "api/check.h"
 #include "api/pipeline.h"
 #include "api/resizer.h"
 #include "api/session.h"

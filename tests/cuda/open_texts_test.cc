@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/attention_halves_scene.h"
+#include "cuda/attention_halves_scene.h"
 #include "cuda/conv_scene.h"
 #include "cuda/device/cubin.h"
 #include "cuda/device/nvrtc.h"
@@ -175,6 +176,46 @@ TEST_F(OpenTexts, Elements) {
             "");
 }
 
+TEST_F(OpenTexts, PlanesReductionsAndTransposedConvolutions) {
+  Scene planes(15);
+  const ir::Shape shape{kImages, 3, 6, 8};
+  auto& codes = planes.stage();
+  codes.space = shape;
+  codes.operands = {{planes.tensor(DType::f32, shape, BufferKind::input), {}}};
+  codes.stores = {planes.nhwc(DType::u8, shape)};
+  auto& p = codes.program;
+  p.operand_count = 1;
+  const int x = p.push(Op::div, p.load(Op::load_f, 0), p.imm_f(0.043F));
+  p.outputs = {{p.push(Op::f2i, p.push(Op::min, p.push(Op::max, x, p.imm_f(0)), p.imm_f(255))), DType::u8}};
+  EXPECT_EQ(check(planes, cuda::planar_family(), {}, 0, scalar_region, {}, false), "");  // the grid alone has it
+  Scene sums(16);
+  auto& mean = sums.stage();
+  mean.space = {kImages, 16, 1, 1};
+  mean.anchor.op = ir::Op::reduce_mean;
+  mean.anchor.facts = ir::Reduction{.axes = {2, 3}};
+  mean.anchor.inputs = {sums.nhwc(DType::f32, {kImages, 16, 5, 4}, BufferKind::input)};
+  mean.program.outputs = {{mean.program.push(Op::acc_f), DType::f32}};
+  mean.stores = {sums.nhwc(DType::f32, mean.space, BufferKind::output)};
+  EXPECT_EQ(check(sums, cuda::reduce_family(), {}, 1e-5F, reference_region), "");
+  for (const std::int64_t kernel : {2, 3}) {  // phases as one convolution, and apart
+    Scene s(17);
+    auto& st = s.stage();
+    st.space = {kImages, 32, 8, 8};
+    st.anchor.op = ir::Op::conv_transpose;
+    st.anchor.integer = true;
+    const std::int64_t pad = kernel == 2 ? 0 : 1;
+    st.anchor.facts = ir::Window{.strides = {2, 2}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}, .output_padding = {pad, pad}};
+    st.anchor.inputs = {s.nhwc(DType::u8, {kImages, 64, 4, 4}, BufferKind::input)};
+    st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, 9);
+    st.anchor.weights = s.tensor(DType::s8, {64, 32, kernel, kernel}, BufferKind::constant);
+    s.requantize(1, 0.01F);
+    st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output)};
+    const auto all = cuda::transposed_conv_family().candidates(s.region(), s.plan(), kTarget);
+    ASSERT_FALSE(all.empty());
+    EXPECT_EQ(check(s, cuda::transposed_conv_family(), all[0].parameters, 0, scalar_region), "") << kernel;
+  }
+}
+
 TEST_F(OpenTexts, CopiesBetweenLayouts) {
   for (const std::int64_t channels : {5, 40}) {
     Scene s(7);
@@ -203,6 +244,8 @@ TEST_F(OpenTexts, RowsOfNormsAndSoftmax) {
       RowCase c;
       c.op = op, c.space = {kImages, 3, 40}, c.style = style;
       build(s, c);
+      const cuda::Family& by_launches = is_softmax(op) ? cuda::softmax_family() : cuda::norm_family();
+      EXPECT_EQ(check(s, by_launches, {}, 1e-5F, reference_region), "") << style;
       const cuda::Family& family = family_of(op);
       EXPECT_EQ(check(s, family, {{"rows", "2"}, {"warps", "2"}}, 2e-6F, reference_region), "") << style;
     }
@@ -219,6 +262,70 @@ TEST_F(OpenTexts, ProductsOfMatrices) {
     const auto all = cuda::matmul_u8_family().candidates(s.region(), s.plan(), kTarget);
     ASSERT_FALSE(all.empty());
     EXPECT_EQ(check(s, cuda::matmul_u8_family(), all[0].parameters, 0, reference_region, {}, false), "") << c.text();  // the grid alone has it
+  }
+}
+
+/// Open lengths: strides between matrices are open too.
+TEST_F(OpenTexts, AttentionOfAnyLength) {
+  using halves::Mask;
+  for (const Mask mask : {Mask::none, Mask::keys}) {
+    std::string first;
+    for (const auto& [batch, length] : {std::pair<std::int64_t, std::int64_t>{2, 40}, {1, 64}, {3, 6}, {2, 34}}) {
+      halves::Forms forms;
+      forms.mask = mask;
+      const halves::Sizes n{batch, 2, length, length, 24, 16};
+      const auto run = [&](const Edit& edit) {
+        Scene s(5);
+        halves::set(s, n, forms);
+        region::Region r = s.region();
+        for (region::Stage& st : r.stages) {
+          const bool values = &st == &r.stages.back();
+          st.open = values ? 5 : 13;
+          for (region::TensorRef& t : st.anchor.inputs) t.open = {1, t.strides[0] != 0 ? 1U : 0U, false};
+          for (region::Operand& o : st.operands) o.ref.open = {1, o.ref.strides[0] != 0 ? 1U : 0U, false};
+          for (region::TensorRef& t : st.stores) t.open = {1, 1, false};
+        }
+        const cuda::Parameters tile{{"queries", "16"}, {"warps", "1"}, {"keys", "16"}};
+        if (!edit) {
+          const Emitted one = emitted(r, s.plan(), cuda::attention_f16_family(), tile, kTarget);
+          EXPECT_GT(one.numbers, 0U);
+          if (first.empty()) first = one.text;
+          EXPECT_EQ(one.text, first) << length;
+        }
+        return run_emulated({r, s.plan(), s.memory, 64, 5}, cuda::attention_f16_family(), tile, forms.tolerance(n), edit, reference_region,
+                            kTarget);
+      };
+      EXPECT_EQ(run({}), "") << batch << " x " << length;
+      if (length != 34) continue;
+      EXPECT_NE(run([](std::string text) { return edited(std::move(text), "end = kKeyTiles;", "end = kKeyTiles - 1;"); }), "");
+      EXPECT_NE(run([](std::string text) { return edited(std::move(text), ">= kKeys ? __int_as_float", ">= kKeys - 1 ? __int_as_float"); }), "");
+    }
+  }
+}
+
+/// A batch and an extent inside of it, of a layout where neither joins the other.
+TEST_F(OpenTexts, ElementsOfAnyLength) {
+  std::string first;
+  for (const auto& [batch, length] : {std::pair<std::int64_t, std::int64_t>{2, 12}, {1, 20}, {3, 4}}) {
+    Scene s(13);
+    auto& st = s.stage();
+    st.space = {batch, length, 16};
+    auto& p = st.program;
+    p.operand_count = 2;
+    st.operands = {{s.tensor(DType::f32, st.space, BufferKind::input), {}}, {s.tensor(DType::f32, {1, length, 16}, BufferKind::input), {}}};
+    st.operands[1].ref.dims = st.space, st.operands[1].ref.strides = {0, 16, 1};
+    p.outputs = {{p.push(Op::add, p.load(Op::load_f, 0), p.load(Op::load_f, 1)), DType::f32}};
+    st.stores = {s.tensor(DType::f32, st.space, BufferKind::output, {1, 0, 2})};
+    region::Region r = s.region();
+    region::Stage& open = r.stages[0];
+    open.open = 3;
+    open.operands[0].ref.open = {3, 1, false}, open.operands[1].ref.open = {2, 0, false};
+    open.stores[0].open = {3, 2, false};  // lengths outermost
+    const Emitted one = emitted(r, s.plan(), cuda::pointwise_family(), {}, kTarget);
+    EXPECT_GT(one.numbers, 1U);
+    if (first.empty()) first = one.text;
+    EXPECT_EQ(one.text, first) << batch << " x " << length;
+    EXPECT_EQ(run_emulated({r, s.plan(), s.memory, 64, 13}, cuda::pointwise_family(), {}, 0, {}, scalar_region, kTarget), "");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cuda/device/gpu.h"
+#include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 
 namespace octavo::cuda {
@@ -110,6 +111,15 @@ Result<std::shared_ptr<const LoadedModule>> Gpu::load(const std::byte* code, con
   return module;
 }
 
+Result<std::shared_ptr<const void>> Gpu::hold(std::span<const std::byte> code) const {
+  std::vector<std::shared_ptr<const LoadedModule>> all;
+  OCTAVO_TRY(const auto modules, split_modules(code));
+  for (const auto m : modules) {
+    OCTAVO_TRY(all.emplace_back(), load(m.data(), "an open model"));
+  }
+  return std::shared_ptr<const void>(std::make_shared<decltype(all)>(std::move(all)));
+}
+
 Status Gpu::write(std::byte* to, std::span<const std::byte> from) const {
   if (from.empty()) return {};
   OCTAVO_CHECK(enter());
@@ -153,6 +163,10 @@ class LazyGpu final : public region::Device {
   Status read(std::span<std::byte> to, const std::byte* from) const override {
     OCTAVO_TRY(const Gpu* g, opened(ordinal_));
     return g->read(to, from);
+  }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte> code) const override {
+    OCTAVO_TRY(const Gpu* g, opened(ordinal_));
+    return g->hold(code);
   }
   Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
                                                      std::span<const region::Kernel* const> kernels) const override {

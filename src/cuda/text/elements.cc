@@ -150,8 +150,9 @@ void Elements::order() {
     if (dims_[k] != 1 || is_open(k)) order.push_back(k);
   }
   if (!stores_.empty()) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return stores_[0].strides[a] > stores_[0].strides[b]; });
+    // Of equal strides the open one is the greater one of other shapes.
+    const auto far = [&](std::size_t k) { return std::pair(stores_[0].strides[k], stores_[0].open[k]); };
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return far(a) > far(b); });
   }
   const auto pick = [&](auto& v) {
     std::remove_reference_t<decltype(v)> out;

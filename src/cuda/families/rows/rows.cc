@@ -37,7 +37,9 @@ Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t las
   }
   if (r.extent_ < 1 || r.count_ < 1) return refuse("elements", ir::to_string(s.space), "some");
   if (r.count_ >= (std::int64_t{1} << 31)) return refuse("rows", r.count_, "less than 2^31");
-  std::stable_sort(outer.begin(), outer.end(), [&](std::size_t a, std::size_t b) { return x.strides[a] > x.strides[b]; });
+  // Of equal strides the open one is the greater one of other shapes.
+  const auto far = [&](std::size_t k) { return std::pair(x.strides[k], x.open.strides >> k & 1); };
+  std::stable_sort(outer.begin(), outer.end(), [&](std::size_t a, std::size_t b) { return far(a) > far(b); });
   for (const std::size_t k : outer) {
     r.dims_.push_back(s.space[k]);
     r.open_dims_.push_back((s.open >> k & 1) != 0 ? 1 : 0);
