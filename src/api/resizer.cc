@@ -272,7 +272,8 @@ Status Resizer::open_kernels() {
     for (const region::Stage& s : r.stages) {
       for (const region::Operand& o : s.operands) {
         region::Buffer& b = plan.buffers[static_cast<std::size_t>(o.ref.buffer)];
-        if (b.kind != region::BufferKind::constant || !b.data.empty() || b.bytes > kLargest || extents_.growing().contains(o.ref.buffer))
+        if (b.kind != region::BufferKind::constant || !b.data.empty() || b.bytes > kLargest ||
+            extents_.growing().contains(o.ref.buffer))
           continue;
         const auto bytes = base_->constant(o.ref.buffer);
         b.data = ir::Tensor(ir::DType::u8, {static_cast<std::int64_t>(bytes.size())});
@@ -308,7 +309,8 @@ Status Resizer::open_kernels() {
   std::vector<Result<std::string>> codes(list.size(), std::string());
   OCTAVO_TRY(const auto pool, engine::ThreadPool::create(std::clamp(static_cast<int>(list.size()), 1, engine::available_cores())));
   pool->run(static_cast<int>(list.size()), [&](int begin, int end, int) {
-    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) codes[k] = list[k].second->code_of({list[k].first});
+    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k)
+      codes[k] = list[k].second->code_of({list[k].first});
   });
   for (std::size_t k = 0; k < list.size(); ++k) {
     if (!codes[k]) return tl::unexpected<Error>(codes[k].error());
@@ -316,7 +318,8 @@ Status Resizer::open_kernels() {
     for (std::size_t d = 1; d < plan.devices.size(); ++d) {
       if (plan.devices[d].name != list[k].second->device()) continue;
       // Of a device that is not here nothing can be held: engines are made for it all the same.
-      if (auto held = base_->device(static_cast<region::DeviceId>(d)).hold({code->data(), code->size()})) held_.push_back(std::move(*held));
+      if (auto held = base_->device(static_cast<region::DeviceId>(d)).hold({code->data(), code->size()}))
+        held_.push_back(std::move(*held));
     }
   }
   return {};

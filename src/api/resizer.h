@@ -66,7 +66,7 @@ class Resizer {
   engine::Providers providers_;
   std::shared_ptr<Codes> codes_ = std::make_shared<Codes>();  ///< under fork_safe_mutex()
   std::shared_ptr<const engine::AlignedBytes> growing_;
-  std::shared_ptr<const void> keeps_;  ///< growing_ and codes_
+  std::shared_ptr<const void> keeps_;              ///< growing_ and codes_
   std::vector<std::shared_ptr<const void>> held_;  ///< by the device: codes_
   std::map<region::BufferId, std::size_t> growing_at_;
 };

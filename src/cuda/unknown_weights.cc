@@ -109,7 +109,8 @@ Status set_open_marks(region::Region& region, const std::vector<std::int64_t>& m
   std::size_t count = 0;
   each_mark(region, [&](std::uint32_t&) { ++count; });
   if (!marks.empty() && marks.size() != count)
-    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\": {} marks of open extents, of {}", region.name, marks.size(), count));
+    return fail(ErrorKind::bad_engine,
+                fmt::format("region \"{}\": {} marks of open extents, of {}", region.name, marks.size(), count));
   std::size_t i = 0;
   each_mark(region, [&](std::uint32_t& mask) { mask = marks.empty() ? 0 : static_cast<std::uint32_t>(marks[i++]); });
   return {};

@@ -72,7 +72,8 @@ PipelineOptions options() {
   return o;
 }
 
-void expect_equal(const std::shared_ptr<const engine::Engine>& a, const std::shared_ptr<const engine::Engine>& b, const std::string& what) {
+void expect_equal(const std::shared_ptr<const engine::Engine>& a, const std::shared_ptr<const engine::Engine>& b,
+                  const std::string& what) {
   const auto x = engine::Context::create(a, 1), y = engine::Context::create(b, 1);
   ASSERT_TRUE(x && y) << (x ? y.error().message : x.error().message);
   const auto inputs = api::random_inputs(a->plan(), 5);
@@ -93,7 +94,8 @@ TEST_F(OpenGpu, NewBatchesCompileNothingAndGiveTheBitsOfTheCpu) {
   const PipelineOptions o = options();
   const auto base = gpu.build(**session, o, images(4));
   ASSERT_TRUE(base) << base.error().message;
-  const auto resizer = Resizer::create(**session, o, *inputs, up_to(32), images(4), base->engine, base->decided, {gpu.provider.get()});
+  const auto resizer =
+      Resizer::create(**session, o, *inputs, up_to(32), images(4), base->engine, base->decided, {gpu.provider.get()});
   ASSERT_TRUE(resizer) << resizer.error().message;
   for (const std::int64_t n : {1, 2, 7, 32}) {
     const int before = gpu.compiled;
@@ -122,7 +124,9 @@ std::string encoder(int layers) {
   constexpr std::int64_t n = 64, heads = 2;
   onnx::testing::ModelBuilder m;
   std::mt19937 random(3);
-  m.input("x", {-1, -2, n}, onnx::testing::kHalf).input("mask", {-1, 1, 1, -2}, onnx::testing::kHalf).output("y", onnx::testing::kHalf);
+  m.input("x", {-1, -2, n}, onnx::testing::kHalf)
+      .input("mask", {-1, 1, 1, -2}, onnx::testing::kHalf)
+      .output("y", onnx::testing::kHalf);
   int next = 0;
   const auto constant = [&](const Dims& dims, float around, float width) {
     std::vector<std::uint16_t> v(static_cast<std::size_t>(ir::count(dims)));
@@ -176,8 +180,10 @@ TEST_F(OpenGpu, NewBatchesAndLengthsGiveTheBitsOfEnginesForThem) {
   const PipelineOptions o = options();
   const auto base = gpu.build(**session, o, tokens(2, 48));
   ASSERT_TRUE(base) << base.error().message;
-  const api::ShapeRanges ranges{{"x", {{1, 1, 64}, {2, 48, 64}, {4, 80, 64}}}, {"mask", {{1, 1, 1, 1}, {2, 1, 1, 48}, {4, 1, 1, 80}}}};
-  const auto resizer = Resizer::create(**session, o, *inputs, ranges, tokens(2, 48), base->engine, base->decided, {gpu.provider.get()});
+  const api::ShapeRanges ranges{{"x", {{1, 1, 64}, {2, 48, 64}, {4, 80, 64}}},
+                                {"mask", {{1, 1, 1, 1}, {2, 1, 1, 48}, {4, 1, 1, 80}}}};
+  const auto resizer =
+      Resizer::create(**session, o, *inputs, ranges, tokens(2, 48), base->engine, base->decided, {gpu.provider.get()});
   ASSERT_TRUE(resizer) << resizer.error().message;
   for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {3, 17}, {2, 50}, {4, 80}, {2, 5}}) {
     const int before = gpu.compiled;

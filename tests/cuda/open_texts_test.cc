@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cuda/attention_halves_scene.h"
-#include "cuda/attention_halves_scene.h"
 #include "cuda/conv_scene.h"
 #include "cuda/device/cubin.h"
 #include "cuda/device/nvrtc.h"
@@ -136,12 +135,21 @@ TEST_F(OpenTexts, FirstLayersWindowsAndDepthwise) {
 }
 
 TEST_F(OpenTexts, MistakesAreFound) {
-  const auto edit = [](std::string from, std::string to) { return [=](std::string text) { return edited(std::move(text), from, to); }; };
+  const auto edit = [](std::string from, std::string to) {
+    return [=](std::string text) { return edited(std::move(text), from, to); };
+  };
   const ConvCase products = conv(32, 5, 6, 48, 3, 1, 1), deep = conv(32, 7, 6, 32, 3, 2, 1, "relu", 32);
   const cuda::Parameters tile = small_tile(3, 1, false);
-  EXPECT_NE(check(products, cuda::conv_mma_family(), tile, edit("pixel[i] = p < kPixels ? p : -1", "pixel[i] = p < kPixels - 1 ? p : -1")), "");
-  EXPECT_NE(check(products, cuda::conv_mma_family(), tile, edit("if (pixel >= kPixels) continue;", "if (pixel >= kPixels - 2) continue;")), "");
-  EXPECT_NE(check(products, cuda::conv_mma_family(), tile, edit("item < kItems; item += octavo_blocks()) {\n    const int tile_n", "item < kItems - 1; item += octavo_blocks()) {\n    const int tile_n")), "");
+  EXPECT_NE(check(products, cuda::conv_mma_family(), tile,
+                  edit("pixel[i] = p < kPixels ? p : -1", "pixel[i] = p < kPixels - 1 ? p : -1")),
+            "");
+  EXPECT_NE(check(products, cuda::conv_mma_family(), tile,
+                  edit("if (pixel >= kPixels) continue;", "if (pixel >= kPixels - 2) continue;")),
+            "");
+  EXPECT_NE(check(products, cuda::conv_mma_family(), tile,
+                  edit("item < kItems; item += octavo_blocks()) {\n    const int tile_n",
+                       "item < kItems - 1; item += octavo_blocks()) {\n    const int tile_n")),
+            "");
   const auto& depthwise = cuda::depthwise_family();
   EXPECT_NE(check(deep, depthwise, best(deep, depthwise), edit("if (item >= kItems) {", "if (item >= kItems - 1) {")), "");
 }
@@ -204,7 +212,8 @@ TEST_F(OpenTexts, PlanesReductionsAndTransposedConvolutions) {
     st.anchor.op = ir::Op::conv_transpose;
     st.anchor.integer = true;
     const std::int64_t pad = kernel == 2 ? 0 : 1;
-    st.anchor.facts = ir::Window{.strides = {2, 2}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}, .output_padding = {pad, pad}};
+    st.anchor.facts =
+        ir::Window{.strides = {2, 2}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}, .output_padding = {pad, pad}};
     st.anchor.inputs = {s.nhwc(DType::u8, {kImages, 64, 4, 4}, BufferKind::input)};
     st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, 9);
     st.anchor.weights = s.tensor(DType::s8, {64, 32, kernel, kernel}, BufferKind::constant);
@@ -261,7 +270,8 @@ TEST_F(OpenTexts, ProductsOfMatrices) {
     build(s, c);
     const auto all = cuda::matmul_u8_family().candidates(s.region(), s.plan(), kTarget);
     ASSERT_FALSE(all.empty());
-    EXPECT_EQ(check(s, cuda::matmul_u8_family(), all[0].parameters, 0, reference_region, {}, false), "") << c.text();  // the grid alone has it
+    EXPECT_EQ(check(s, cuda::matmul_u8_family(), all[0].parameters, 0, reference_region, {}, false), "")
+        << c.text();  // the grid alone has it
   }
 }
 
@@ -292,13 +302,16 @@ TEST_F(OpenTexts, AttentionOfAnyLength) {
           if (first.empty()) first = one.text;
           EXPECT_EQ(one.text, first) << length;
         }
-        return run_emulated({r, s.plan(), s.memory, 64, 5}, cuda::attention_f16_family(), tile, forms.tolerance(n), edit, reference_region,
-                            kTarget);
+        return run_emulated({r, s.plan(), s.memory, 64, 5}, cuda::attention_f16_family(), tile, forms.tolerance(n), edit,
+                            reference_region, kTarget);
       };
       EXPECT_EQ(run({}), "") << batch << " x " << length;
       if (length != 34) continue;
       EXPECT_NE(run([](std::string text) { return edited(std::move(text), "end = kKeyTiles;", "end = kKeyTiles - 1;"); }), "");
-      EXPECT_NE(run([](std::string text) { return edited(std::move(text), ">= kKeys ? __int_as_float", ">= kKeys - 1 ? __int_as_float"); }), "");
+      EXPECT_NE(run([](std::string text) {
+                  return edited(std::move(text), ">= kKeys ? __int_as_float", ">= kKeys - 1 ? __int_as_float");
+                }),
+                "");
     }
   }
 }
@@ -312,7 +325,8 @@ TEST_F(OpenTexts, ElementsOfAnyLength) {
     st.space = {batch, length, 16};
     auto& p = st.program;
     p.operand_count = 2;
-    st.operands = {{s.tensor(DType::f32, st.space, BufferKind::input), {}}, {s.tensor(DType::f32, {1, length, 16}, BufferKind::input), {}}};
+    st.operands = {{s.tensor(DType::f32, st.space, BufferKind::input), {}},
+                   {s.tensor(DType::f32, {1, length, 16}, BufferKind::input), {}}};
     st.operands[1].ref.dims = st.space, st.operands[1].ref.strides = {0, 16, 1};
     p.outputs = {{p.push(Op::add, p.load(Op::load_f, 0), p.load(Op::load_f, 1)), DType::f32}};
     st.stores = {s.tensor(DType::f32, st.space, BufferKind::output, {1, 0, 2})};

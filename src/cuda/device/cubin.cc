@@ -214,7 +214,8 @@ Status check_launch(const Launch& l, const Cubin& cubin) {
     return bad(fmt::format("a launch of \"{}\", its kernels are: {}", l.function, names));
   }
   const std::size_t given = l.arguments.size();
-  bool fits = static_cast<std::size_t>(of->parameters) == given && of->sizes.size() == given && (given > 0 || of->parameter_bytes == 0);
+  bool fits =
+      static_cast<std::size_t>(of->parameters) == given && of->sizes.size() == given && (given > 0 || of->parameter_bytes == 0);
   for (std::size_t i = 0; fits && i < given; ++i) fits = of->sizes[i] == 8 || l.arguments[i].kind == Argument::Kind::number;
   if (!fits)
     return bad(fmt::format("kernel \"{}\" takes {} parameters of {} bytes, the launch gives {} pointers", l.function,

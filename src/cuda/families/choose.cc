@@ -113,8 +113,8 @@ class ChooseFamily final : public ElementFamily {
     AnchorText anchor;
     anchor.inputs = {a, b};
     const std::string pa = place(a, rank, anchor.numbers), pb = place(b, rank, anchor.numbers);
-    anchor.body = fmt::format("  acc[0] = ((const {0}*)x0)[{1}] {2} ((const {0}*)x1)[{3}] ? 1 : 0;\n", plain_type(a.dtype),
-                              pa, symbol(op), pb);
+    anchor.body = fmt::format("  acc[0] = ((const {0}*)x0)[{1}] {2} ((const {0}*)x1)[{3}] ? 1 : 0;\n", plain_type(a.dtype), pa,
+                              symbol(op), pb);
     return element_kernel(words, std::move(anchor), {}, 1);
   }
 };

@@ -78,9 +78,9 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
 }}
 )",
                        fmt::arg("open", numbers.parameters()), fmt::arg("type", type), fmt::arg("row_tiles", row_tiles_text),
-                       fmt::arg("column_tiles", column_tiles_text),
-                       fmt::arg("outer", outer), fmt::arg("from", from), fmt::arg("to", to), fmt::arg("rows", rows_text),
-                       fmt::arg("columns", columns_text), fmt::arg("from_step", from_step), fmt::arg("to_step", to_step));
+                       fmt::arg("column_tiles", column_tiles_text), fmt::arg("outer", outer), fmt::arg("from", from),
+                       fmt::arg("to", to), fmt::arg("rows", rows_text), fmt::arg("columns", columns_text),
+                       fmt::arg("from_step", from_step), fmt::arg("to_step", to_step));
   const std::int64_t blocks = row_tiles * column_tiles * others;
   if (blocks >= (std::int64_t{1} << 31)) return refuse("tiles", blocks, "less than 2^31");
   Launch l = launch_of("octavo_turn", blocks, 256);

@@ -140,7 +140,8 @@ class MoveFamily final : public ElementFamily {
 
  private:
   /// The source's step along a dimension. One open element here says nothing of it, and any step is right: it is likely that of the same dimension.
-  static std::int64_t step_of(const Stage& s, const region::TensorRef& x, std::size_t k, std::pair<std::int64_t, std::int64_t> affine) {
+  static std::int64_t step_of(const Stage& s, const region::TensorRef& x, std::size_t k,
+                              std::pair<std::int64_t, std::int64_t> affine) {
     if (s.space[k] != 1 || (s.open >> k & 1) == 0 || k >= x.strides.size() || (x.open.dims >> k & 1) == 0) return affine.first;
     return x.strides[k];
   }
@@ -155,7 +156,9 @@ class MoveFamily final : public ElementFamily {
   static std::string gathered(const region::Anchor& a, const region::MoveSource& source, bool pairs, OpenNumbers& numbers) {
     const region::TensorRef &x = a.inputs[0], &indices = a.inputs[1];
     std::string at = "0";
-    for (std::size_t k = 0; k < source.gathered; ++k) at += fmt::format(" + c{} * {}", source.axis + k, numbers.put({indices.strides[k], (indices.open.strides >> k & 1) != 0}, "ll"));
+    for (std::size_t k = 0; k < source.gathered; ++k)
+      at += fmt::format(" + c{} * {}", source.axis + k,
+                        numbers.put({indices.strides[k], (indices.open.strides >> k & 1) != 0}, "ll"));
     return "    long long g;\n" + add_indexed_row(indices, at, x.dims[source.axis], x.strides[source.axis] * (pairs ? 2 : 1));
   }
 };

@@ -107,8 +107,9 @@ class NormFamily final : public ElementFamily {
     anchor.inputs = s.anchor.inputs;
     anchor.real = true;
     anchor.workspace_bytes = number * 8;
-    anchor.functions = fmt::format(kStatistics, fmt::arg("open", before.parameters()), fmt::arg("split", split), fmt::arg("steps", steps), fmt::arg("count", count),
-                                   fmt::arg("load", load_function(x.dtype)), fmt::arg("n", float_text(static_cast<float>(count))),
+    anchor.functions = fmt::format(kStatistics, fmt::arg("open", before.parameters()), fmt::arg("split", split),
+                                   fmt::arg("steps", steps), fmt::arg("count", count), fmt::arg("load", load_function(x.dtype)),
+                                   fmt::arg("n", float_text(static_cast<float>(count))),
                                    fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     Launch l = launch_of("octavo_rows", number, 256);
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};

@@ -60,7 +60,8 @@ class ReduceFamily final : public ElementFamily {
       steps += fmt::format("      at += (rest % {0}) * {1}ll;\n      rest /= {0};\n", x.dims[k], x.strides[k] * size);
     }
     // With few results, several threads share the elements of one. A power of two, so that results of a block are whole.
-    const std::int64_t results = ir::count(s.space) / ((s.open & 1) != 0 ? std::max<std::int64_t>(s.space[0], 1) : 1);  // of any batch: of an image
+    const std::int64_t results =
+        ir::count(s.space) / ((s.open & 1) != 0 ? std::max<std::int64_t>(s.space[0], 1) : 1);  // of any batch: of an image
     std::int64_t shared = 1;
     while (shared < 64 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
     const char* type = codes ? "int" : "float";

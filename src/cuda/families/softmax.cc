@@ -102,10 +102,10 @@ class SoftmaxFamily final : public ElementFamily {
     anchor.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
                        float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); });
     const std::string all = before.put({rows, open_step}, "u");
-    anchor.functions += fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all),
-                                    fmt::arg("open", before.parameters()), fmt::arg("split", split),
-                                    fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
-                                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
+    anchor.functions +=
+        fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all), fmt::arg("open", before.parameters()),
+                    fmt::arg("split", split), fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
+                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
     Launch l = launch_of("octavo_rows", brief ? (rows + 255) / 256 : rows, 256);
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     before.add_to(l);

@@ -251,7 +251,8 @@ class TypedFamily final : public ElementFamily {
     const int inner = elements.inner(), run = elements.run();
     const bool along_pair = pairs && inner == static_cast<int>(s.space.size());  // the words of one element
     std::string before, inside;
-    for (std::size_t k = 0; k < inputs.size(); ++k) read(inputs[k], k, s, along_pair ? -1 : inner, run, before, inside, anchor.numbers);
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      read(inputs[k], k, s, along_pair ? -1 : inner, run, before, inside, anchor.numbers);
     const char* name = is_real(to) ? "f" : "y";
     std::string result = name;
     if (raw && to == DType::f32) result = "__float_as_int(f)";

@@ -357,10 +357,11 @@ KernelText Elements::emit(const AnchorText& anchor) const {
   launch.grid = {static_cast<int>((threads + units - 1) / units), 1, 1};
   launch.block = {kThreads, 1, 1};
   numbers.add_to(launch);
-  out.text = std::string(kFunctions) + emit_function(p, "octavo_program") + anchor.functions +
-             fmt::format("OCTAVO_KERNEL({}, 1) octavo_elements({}{}) {{\n  octavo_wait_for_previous();\n  constexpr int kRun = {};\n",
-                         kThreads, parameters, numbers.parameters(), run_) +
-             text;
+  out.text =
+      std::string(kFunctions) + emit_function(p, "octavo_program") + anchor.functions +
+      fmt::format("OCTAVO_KERNEL({}, 1) octavo_elements({}{}) {{\n  octavo_wait_for_previous();\n  constexpr int kRun = {};\n",
+                  kThreads, parameters, numbers.parameters(), run_) +
+      text;
   out.launches.push_back(std::move(launch));
   return out;
 }

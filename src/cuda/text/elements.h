@@ -45,7 +45,7 @@ struct AnchorText {
   /// `octavo_add(a, b)` of `functions` joins two parts; `finish` follows. 1: none.
   int shared = 1;
   std::string finish;
-  bool real = false;  ///< acc is float, not int
+  bool real = false;    ///< acc is float, not int
   OpenNumbers numbers;  ///< that the body has; kernels of `before` have their own
 };
 

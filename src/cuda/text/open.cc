@@ -7,7 +7,11 @@ namespace octavo::cuda {
 std::string OpenNumbers::put(Extent e, std::string_view suffix) {
   if (!e.open) return fmt::format("{}{}", e.value, suffix);
   std::string name = fmt::format("p{}", values_.size());
-  parameters_.emplace_back(suffix == "ll" || suffix == "LL" ? "long long" : suffix == "ull" ? "unsigned long long" : suffix == "u" ? "unsigned" : "int", name);
+  parameters_.emplace_back(suffix == "ll" || suffix == "LL" ? "long long"
+                           : suffix == "ull"                ? "unsigned long long"
+                           : suffix == "u"                  ? "unsigned"
+                                                            : "int",
+                           name);
   values_.push_back(e.value);
   return name;
 }

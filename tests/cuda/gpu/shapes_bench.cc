@@ -120,7 +120,8 @@ double difference(const std::map<std::string, octavo::Array>& a, const std::map<
 
 int main(int argc, char** argv) try {
   std::map<std::string, std::string> given{{"--tuned", "1,8,32"}, {"--shapes", "1-32"}, {"--exact", "3"},
-                                           {"--effort", "1"},     {"--later", "20"},    {"--cache", ""},  {"--device", "cuda"}, {"--allow", ""}, {"--most", ""}};
+                                           {"--effort", "1"},     {"--later", "20"},    {"--cache", ""},
+                                           {"--device", "cuda"},  {"--allow", ""},      {"--most", ""}};
   std::string model;
   for (int i = 1; i < argc; ++i) {
     if (given.contains(argv[i]) && i + 1 < argc) {
@@ -141,7 +142,8 @@ int main(int argc, char** argv) try {
     const auto ends = std::array{inputs_of(open, least, 1).shapes, inputs_of(open, tuned[0], 1).shapes,
                                  inputs_of(open, points_of(given["--most"])[0], 1).shapes};
     for (const octavo::TensorInfo& t : open.inputs()) {
-      if (ends[0].at(t.name) != ends[2].at(t.name)) o.profiles[t.name] = {ends[0].at(t.name), ends[1].at(t.name), ends[2].at(t.name)};
+      if (ends[0].at(t.name) != ends[2].at(t.name))
+        o.profiles[t.name] = {ends[0].at(t.name), ends[1].at(t.name), ends[2].at(t.name)};
     }
     open = Engine::build(model, o);
   }
@@ -171,8 +173,8 @@ int main(int argc, char** argv) try {
     }
     extra.push_back((first - median(rest)) * 1e3);
     good = good && more == 0 && measured == 0;
-    std::printf("  %-8s first %.2f ms, later %.3f ms, compiled %llu, timed %llu\n", text_of(p).c_str(), first * 1e3, median(rest) * 1e3,
-                static_cast<unsigned long long>(more), static_cast<unsigned long long>(measured));
+    std::printf("  %-8s first %.2f ms, later %.3f ms, compiled %llu, timed %llu\n", text_of(p).c_str(), first * 1e3,
+                median(rest) * 1e3, static_cast<unsigned long long>(more), static_cast<unsigned long long>(measured));
     std::fflush(stdout);
   }
   if (!extra.empty())
@@ -198,8 +200,10 @@ int main(int argc, char** argv) try {
     const double ratio = median(a) / median(b);
     product += std::log(ratio);
     good = good && off < 1e-3;
-    std::printf("  %-8s %.3f of the engine for this shape alone (%.3f and %.3f ms, copies of inputs and outputs included), outputs differ by %.2g\n",
-                text_of(p).c_str(), ratio, median(a) * 1e3, median(b) * 1e3, off);
+    std::printf(
+        "  %-8s %.3f of the engine for this shape alone (%.3f and %.3f ms, copies of inputs and outputs included), outputs differ "
+        "by %.2g\n",
+        text_of(p).c_str(), ratio, median(a) * 1e3, median(b) * 1e3, off);
     std::fflush(stdout);
   }
   if (exact > 0) std::printf("geometric mean %.3f\n", std::exp(product / static_cast<double>(exact)));

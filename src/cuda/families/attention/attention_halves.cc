@@ -320,7 +320,8 @@ PairText pair_text(const HalvesShape& a, OpenNumbers& numbers) {
     const std::string name(ir::name_of(a.scaled->rounded));
     out.text =
         fmt::format("template <bool partial>\nOCTAVO_DEVICE void octavo_score_pair(float (&s)[2], int, int{}) {{\n{}}}\n",
-                    a.open ? ", int" : "", a.scaled->rounded == DType::f32
+                    a.open ? ", int" : "",
+                    a.scaled->rounded == DType::f32
                         ? "  (void)s;\n"
                         : fmt::format("  const unsigned both = octavo_{0}_pair(s[0], s[1]);\n  s[0] = octavo_{0}_value((unsigned "
                                       "short)both), s[1] = octavo_{0}_value((unsigned short)(both >> 16));\n",
@@ -385,9 +386,9 @@ PairText row_text(const HalvesShape& a, OpenNumbers& numbers) {
     out.text = fmt::format("  float one[1];\n  {}(one, factors + (octavo_offset)row * {});\n", load_function(at.dtype),
                            stride(a.rank - 2));
     out.parameters = ", const unsigned char* factors", out.names = ", factors", value = "one[0]";
-    out.places = fmt::format("  factors += outer * {} + inner * {};\n",
-                             numbers.put({stride(a.batch[0]), open_stride(a, at, 0)}, "ll"),
-                             numbers.put({stride(a.batch[1]), open_stride(a, at, 1)}, "ll"));
+    out.places =
+        fmt::format("  factors += outer * {} + inner * {};\n", numbers.put({stride(a.batch[0]), open_stride(a, at, 0)}, "ll"),
+                    numbers.put({stride(a.batch[1]), open_stride(a, at, 1)}, "ll"));
     out.arguments.push_back({Argument::Kind::buffer, at.buffer, at.offset});
   }
   out.text = fmt::format("OCTAVO_DEVICE float octavo_row_factor(int row{}) {{\n  (void)row;\n{}  return {};\n}}\n", out.parameters,

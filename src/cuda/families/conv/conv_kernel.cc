@@ -55,7 +55,8 @@ std::string conv_parameters(const ConvShape& s) {
 
 ir::Tensor pack_filter(const ConvShape& s, std::int64_t of_group, const ConvWeights& w, const FilterLayout& l) {
   if (w.values.empty())
-    return layout_mark({s.out_channels, s.groups, s.taps(), s.tap_bytes(), of_group, l.tiles, l.steps, l.channels, l.bytes, l.run, l.piece});
+    return layout_mark(
+        {s.out_channels, s.groups, s.taps(), s.tap_bytes(), of_group, l.tiles, l.steps, l.channels, l.bytes, l.run, l.piece});
   ir::Tensor out(ir::DType::s8, {l.tiles * l.steps * l.channels * l.bytes});
   auto* to = out.mutable_data<std::int8_t>().data();
   const int neighbours = 4 * l.run, chunks = l.bytes / 16;  // four lanes hold neighbouring channels

@@ -414,8 +414,9 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   }
   launch.arguments.push_back({Argument::Kind::workspace, 0, 0});
   numbers.add_to(launch);
-  replace_mark(text, "octavo_conv(@PARAMETERS@",
-               setting.function + "(" + conv_parameter_list(e) + before_parameters + ", unsigned char* workspace" + numbers.parameters());
+  replace_mark(
+      text, "octavo_conv(@PARAMETERS@",
+      setting.function + "(" + conv_parameter_list(e) + before_parameters + ", unsigned char* workspace" + numbers.parameters());
   replace_mark(text, "@POINTERS@", e.pointers);
   out.text = fmt::format("#define OCTAVO_BEFORE {}\n", setting.before ? 1 : 0) + before +
              define(l.conv, setting.conv.shape.channels, l, l.steps) + e.text + load +

@@ -121,7 +121,8 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
   // Strides of dimensions with one element say nothing, unless they may have more.
   shape.open = s.open == 1 && x.open.dims == 1 && x.open.strides == 0;
   if (shape.in_w == 1) shape.pixel = shape.in_h == 1 ? shape.image : shape.row;
-  if (shape.batch == 1 && !shape.open && shape.in_h == 1 && shape.in_w == 1) shape.pixel = x.dims[1] * size;  // one pixel: gemm of one row
+  if (shape.batch == 1 && !shape.open && shape.in_h == 1 && shape.in_w == 1)
+    shape.pixel = x.dims[1] * size;  // one pixel: gemm of one row
   if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
   if (shape.batch == 1 && !shape.open) shape.image = shape.in_h * shape.row;
   shape.fill = type == ConvType::u8s8 ? x.quantizer->zero_point[0] : 0;

@@ -53,9 +53,9 @@ struct ConvShape {
 /// Constant weights where the plan has them.
 struct ConvFilter {
   region::TensorRef ref;
-  ir::Tensor data;                 ///< of the buffer
+  ir::Tensor data;                  ///< of the buffer
   std::optional<std::int64_t> sum;  ///< Anchor::weight_sum: there is no data
-  std::vector<std::int32_t> zero;  ///< Anchor::weight_zero
+  std::vector<std::int32_t> zero;   ///< Anchor::weight_zero
 };
 
 /// A convolution by constant weights, and what follows its sums. The setting of families that need no more.

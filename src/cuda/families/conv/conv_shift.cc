@@ -186,7 +186,8 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
   static ir::Tensor packed(const ConvShape& s, const ShiftTile& t, const ShiftSizes& z, const ConvWeights& weights,
                            const EpilogueShape& shape) {
     if (weights.values.empty())
-      return layout_mark({s.out_channels, s.taps(), s.channels, z.tiles_n, z.steps, t.channels, shape.run, shape.piece, z.pitch, z.plane});
+      return layout_mark(
+          {s.out_channels, s.taps(), s.channels, z.tiles_n, z.steps, t.channels, shape.run, shape.piece, z.pitch, z.plane});
     ConvWeights ordered;
     const auto depth = static_cast<std::size_t>(s.taps() * s.channels);
     ordered.values.resize(weights.values.size());

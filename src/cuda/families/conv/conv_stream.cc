@@ -69,7 +69,8 @@ struct StreamPlanes {
   /// The most positions that a tile of so many pixels touches.
   [[nodiscard]] std::int64_t positions(const ConvShape& s, std::int64_t tile) const {
     const std::int64_t of_image = s.out_h * s.out_w, repeats = of_image / std::gcd(of_image, tile);
-    const std::int64_t pixels = s.open ? repeats * tile : s.pixels();  // of any batch: until tiles lie in images as the first one does
+    const std::int64_t pixels =
+        s.open ? repeats * tile : s.pixels();  // of any batch: until tiles lie in images as the first one does
     std::int64_t most = 0;
     for (std::int64_t i = 0; i < repeats && i * tile < pixels; ++i) {
       const std::int64_t last = std::min(i * tile + tile, pixels) - 1;

@@ -117,8 +117,7 @@ double depthwise_instructions(const ConvShape& s, int rows, int columns) {
 
 ir::Tensor pack_depthwise(const ConvShape& s, const ConvWeights& w, int columns) {
   const std::int64_t words = words_of(s, columns), c4 = s.out_channels * 4;
-  if (w.values.empty())
-    return layout_mark({s.out_channels, s.kernel_h, s.kernel_w, s.stride_w, s.dilation_w, columns, words});
+  if (w.values.empty()) return layout_mark({s.out_channels, s.kernel_h, s.kernel_w, s.stride_w, s.dilation_w, columns, words});
   ir::Tensor packed(ir::DType::s8, {s.kernel_h * columns * words * c4});
   auto* p = packed.mutable_data<std::int8_t>().data();
   for (std::int64_t c = 0; c < s.out_channels; ++c) {

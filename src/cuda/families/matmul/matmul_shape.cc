@@ -184,8 +184,8 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
   if (batch.size() > 2) return refuse("dimensions of the batch that lie unevenly", batch.size(), "at most 2");
   while (batch.size() < 2)  // the number of outer ones is in no text
     batch.insert(batch.size() == 1 && batch[0].open ? batch.end() : batch.begin(),
-                 ProductAxis{1, std::vector<std::int64_t>(rows.strides.size()), std::vector<std::int64_t>(rows.div.size(), 1), false,
-                             std::vector<char>(rows.strides.size())});
+                 ProductAxis{1, std::vector<std::int64_t>(rows.strides.size()), std::vector<std::int64_t>(rows.div.size(), 1),
+                             false, std::vector<char>(rows.strides.size())});
 
   const int size = bytes_of(type);
   shape.outer = batch[0].extent, shape.inner = batch[1].extent;

@@ -163,8 +163,9 @@ std::string Rows::places(OpenNumbers& numbers) const {
     }
     if (k > 0) body += fmt::format("  rest /= {};\n", extent);
   }
-  return text + fmt::format("OCTAVO_DEVICE OctavoRow octavo_row(unsigned rest{}) {{\n  OctavoRow at = {{}};\n", numbers.parameters()) + body +
-         "  return at;\n}\n";
+  return text +
+         fmt::format("OCTAVO_DEVICE OctavoRow octavo_row(unsigned rest{}) {{\n  OctavoRow at = {{}};\n", numbers.parameters()) +
+         body + "  return at;\n}\n";
 }
 
 std::string Rows::load(const Array& a, const std::string& into) const {
@@ -214,16 +215,17 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   const std::string of_rows = places(given), passed = given.passed();
   if (open) given.name("kCount", count_, "unsigned");
   given.add_to(launch);
-  std::string text = text_for(kText, open), numbers = declare({{"kExtent", extent_},
-                                              {"kRun", run_},
-                                              {"kWide", std::min(run_, 4)},
-                                              {"kRows", tile.rows},
-                                              {"kWarps", tile.warps},
-                                              {"kBatch", std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_))},
-                                              {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
-                                              {"kChains", chains(anchor.chain)},
-                                              {"kPitch", pitch(anchor.chain)},
-                                              {"kSize", element_bytes(arrays_[0].ref)}});
+  std::string text = text_for(kText, open),
+              numbers = declare({{"kExtent", extent_},
+                                 {"kRun", run_},
+                                 {"kWide", std::min(run_, 4)},
+                                 {"kRows", tile.rows},
+                                 {"kWarps", tile.warps},
+                                 {"kBatch", std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_))},
+                                 {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
+                                 {"kChains", chains(anchor.chain)},
+                                 {"kPitch", pitch(anchor.chain)},
+                                 {"kSize", element_bytes(arrays_[0].ref)}});
   if (!open) numbers += fmt::format("constexpr unsigned kCount = {}u;\n", count_);
   const std::string read_x =
       fmt::format("OCTAVO_DEVICE void octavo_load_x(float (&e)[kRun], const unsigned char* p) {{ {}(e, p); }}\n",
