@@ -265,6 +265,8 @@ Status Resizer::open_kernels() {
   for (std::size_t i = 0; i < plan.regions.size(); ++i) any = any || on_device(i);
   if (!any) return {};
   extents_.mark(plan);
+  const plan::Point own = *point_of(base_shapes_);
+  if (!extents_.set(plan, own)) return no("an extent is too large");  // strides of one element, which plans leave open, too
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& r = plan.regions[i];
     if (!on_device(i)) continue;
@@ -286,7 +288,6 @@ Status Resizer::open_kernels() {
   std::vector<std::int64_t> least, most;
   for (const Dimension& d : dimensions_) least.push_back(d.least), most.push_back(d.most);
   std::vector<plan::Point> points = points_of(least, most);
-  const plan::Point own = *point_of(base_shapes_);
   points.push_back(own);
   for (std::size_t k = 0; k < own.size(); ++k) {  // whatever vectors an extent lets be read
     for (const std::int64_t by : {1, 2, 4, 8, 16}) {

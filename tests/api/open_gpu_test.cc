@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <random>
 
@@ -40,12 +41,16 @@ api::ShapeRanges up_to(std::int64_t most) {
 /// A GPU whose kernels the emulation runs; counts what it compiles.
 struct EmulatedGpu {
   std::atomic<int> compiled{0};
+  cuda::Target target{"sm_80", 108, 163 * 1024};
   std::unique_ptr<const region::Device> device = emulated_device();
   std::unique_ptr<const region::Provider> provider =
-      cuda::make_provider({"sm_80", 108, 163 * 1024}, [this](std::string_view text) -> Result<std::string> {
+      cuda::make_provider(target, [this](std::string_view text) -> Result<std::string> {
         ++compiled;
         return std::string(text);  // the emulation runs texts
       });
+
+  EmulatedGpu() = default;
+  explicit EmulatedGpu(cuda::Target t) : target(std::move(t)) {}
 
   struct Made {
     std::shared_ptr<const engine::Engine> engine;
@@ -195,6 +200,48 @@ TEST_F(OpenGpu, NewBatchesAndLengthsGiveTheBitsOfEnginesForThem) {
     const auto own = gpu.build(**session, like, tokens(n, length));
     ASSERT_TRUE(own) << own.error().message;
     expect_equal(*resized, own->engine, fmt::format("{} texts of {}", n, length));
+  }
+}
+
+/// Whole networks on an H100 that is not here: all batches from 1 to 32 are launches of the same texts. Prints what a new shape costs, apart from what the GPU does.
+TEST(OpenNetworks, EveryBatchIsOfTheSameTexts) {
+  const char* folder = std::getenv("OCTAVO_TEST_DATA");
+  if (folder == nullptr) GTEST_SKIP() << "OCTAVO_TEST_DATA is not set";
+  for (const auto& [file, input] : {std::pair<std::string, std::string>{"mobilenetv2-12-qdq.onnx", "input"}, {"resnet56_cifar10_fp32.onnx", "input"}}) {
+    const auto session = Session::open(std::string(folder) + "/models/" + file);
+    ASSERT_TRUE(session) << session.error().message;
+    const auto inputs = (*session)->inputs();
+    ASSERT_TRUE(inputs);
+    const auto of = [&, name = input](std::int64_t n) {
+      ir::Shape shape = (*inputs)[0].dims;
+      shape[0] = n;
+      return Shapes{{name, shape}};
+    };
+    EmulatedGpu gpu(cuda::Target{"sm_90a", 132, 227 * 1024});
+    PipelineOptions o = options();
+    o.device = "cuda:sm_90";
+    for (const std::int64_t tuned : {1, 8, 32}) {
+      const auto base = gpu.build(**session, o, of(tuned));
+      ASSERT_TRUE(base) << base.error().message;
+      const api::ShapeRanges ranges{{input, {of(1).at(input), of(1).at(input), of(32).at(input)}}};
+      const auto resizer = Resizer::create(**session, o, *inputs, ranges, of(tuned), base->engine, base->decided, {gpu.provider.get()});
+      ASSERT_TRUE(resizer) << file << ": " << resizer.error().message;
+      std::vector<double> times;
+      int refused = 0;
+      for (std::int64_t n = 1; n <= 32; ++n) {
+        const int before = gpu.compiled;
+        const auto begin = std::chrono::steady_clock::now();
+        const auto resized = (*resizer)->at(of(n));
+        times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+        EXPECT_EQ(gpu.compiled, before) << file << ", tuned for " << tuned << ", " << n << " images";
+        if (!resized) std::printf("  %s, tuned for %d, %d images: %s\n", file.c_str(), static_cast<int>(tuned), static_cast<int>(n), resized.error().message.c_str());
+        refused += resized ? 0 : 1;
+      }
+      std::sort(times.begin(), times.end());
+      std::printf("%s, tuned for %d: a new batch takes %.1f ms, at most %.1f; %d refused\n", file.c_str(), static_cast<int>(tuned), times[times.size() / 2],
+                  times.back(), refused);
+      EXPECT_EQ(refused, 0);
+    }
   }
 }
 
