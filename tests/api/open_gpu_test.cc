@@ -162,10 +162,13 @@ std::string encoder(int layers) {
     auto [softmax, shares] = node("Softmax", {node("Add", {scores, "mask"}).second});
     softmax.i("axis", -1);
     const std::string mixed = turned(node("MatMul", {shares, v}).second, {0, 2, 1, 3});
-    const std::string sum = node("Add", {linear(node("Reshape", {mixed, "join"}).second, n, n), x}).second;
-    auto [norm, normal] = node("LayerNormalization", {sum, constant({n}, 1, 0.1F), constant({n}, 0, 0.1F)});
-    norm.i("axis", -1);
-    x = linear(node("Relu", {linear(normal, n, 2 * n)}).second, 2 * n, n);
+    const auto normal = [&](const std::string& sum) {
+      auto [norm, out] = node("LayerNormalization", {sum, constant({n}, 1, 0.1F), constant({n}, 0, 0.1F)});
+      norm.i("axis", -1);
+      return out;
+    };
+    x = normal(node("Add", {linear(node("Reshape", {mixed, "join"}).second, n, n), x}).second);
+    x = normal(node("Add", {linear(node("Relu", {linear(x, n, 2 * n)}).second, 2 * n, n), x}).second);
   }
   m.node("Identity", {x}, {"y"});
   return m.bytes();
@@ -207,7 +210,8 @@ TEST_F(OpenGpu, NewBatchesAndLengthsGiveTheBitsOfEnginesForThem) {
 TEST(OpenNetworks, EveryBatchIsOfTheSameTexts) {
   const char* folder = std::getenv("OCTAVO_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "OCTAVO_TEST_DATA is not set";
-  for (const auto& [file, input] : {std::pair<std::string, std::string>{"mobilenetv2-12-qdq.onnx", "input"}, {"resnet56_cifar10_fp32.onnx", "input"}}) {
+  for (const auto& [file, input] :
+       {std::pair<std::string, std::string>{"mobilenetv2-12-qdq.onnx", "input"}, {"resnet56_cifar10_fp32.onnx", "input"}}) {
     const auto session = Session::open(std::string(folder) + "/models/" + file);
     ASSERT_TRUE(session) << session.error().message;
     const auto inputs = (*session)->inputs();
@@ -224,7 +228,8 @@ TEST(OpenNetworks, EveryBatchIsOfTheSameTexts) {
       const auto base = gpu.build(**session, o, of(tuned));
       ASSERT_TRUE(base) << base.error().message;
       const api::ShapeRanges ranges{{input, {of(1).at(input), of(1).at(input), of(32).at(input)}}};
-      const auto resizer = Resizer::create(**session, o, *inputs, ranges, of(tuned), base->engine, base->decided, {gpu.provider.get()});
+      const auto resizer =
+          Resizer::create(**session, o, *inputs, ranges, of(tuned), base->engine, base->decided, {gpu.provider.get()});
       ASSERT_TRUE(resizer) << file << ": " << resizer.error().message;
       std::vector<double> times;
       int refused = 0;
@@ -234,14 +239,42 @@ TEST(OpenNetworks, EveryBatchIsOfTheSameTexts) {
         const auto resized = (*resizer)->at(of(n));
         times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
         EXPECT_EQ(gpu.compiled, before) << file << ", tuned for " << tuned << ", " << n << " images";
-        if (!resized) std::printf("  %s, tuned for %d, %d images: %s\n", file.c_str(), static_cast<int>(tuned), static_cast<int>(n), resized.error().message.c_str());
+        if (!resized)
+          std::printf("  %s, tuned for %d, %d images: %s\n", file.c_str(), static_cast<int>(tuned), static_cast<int>(n),
+                      resized.error().message.c_str());
         refused += resized ? 0 : 1;
       }
       std::sort(times.begin(), times.end());
-      std::printf("%s, tuned for %d: a new batch takes %.1f ms, at most %.1f; %d refused\n", file.c_str(), static_cast<int>(tuned), times[times.size() / 2],
-                  times.back(), refused);
+      std::printf("%s, tuned for %d: a new batch takes %.1f ms, at most %.1f; %d refused\n", file.c_str(), static_cast<int>(tuned),
+                  times[times.size() / 2], times.back(), refused);
       EXPECT_EQ(refused, 0);
     }
+  }
+}
+
+TEST(OpenNetworks, EveryLengthIsOfTheSameTexts) {
+  const std::string bytes = encoder(2);
+  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "encoder");
+  ASSERT_TRUE(session) << session.error().message;
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  EmulatedGpu gpu(cuda::Target{"sm_90a", 132, 227 * 1024});
+  PipelineOptions o = options();
+  o.device = "cuda:sm_90";
+  const auto base = gpu.build(**session, o, tokens(4, 128));
+  ASSERT_TRUE(base) << base.error().message;
+  const api::ShapeRanges ranges{{"x", {{1, 1, 64}, {4, 128, 64}, {8, 512, 64}}},
+                                {"mask", {{1, 1, 1, 1}, {4, 1, 1, 128}, {8, 1, 1, 512}}}};
+  const auto resizer =
+      Resizer::create(**session, o, *inputs, ranges, tokens(4, 128), base->engine, base->decided, {gpu.provider.get()});
+  ASSERT_TRUE(resizer) << resizer.error().message;
+  std::mt19937 random(11);
+  for (int i = 0; i < 60; ++i) {
+    const auto n = static_cast<std::int64_t>(random() % 8 + 1), length = static_cast<std::int64_t>(random() % 512 + 1);
+    const int before = gpu.compiled;
+    const auto resized = (*resizer)->at(tokens(n, length));
+    EXPECT_TRUE(resized) << n << " x " << length << ": " << resized.error().message;
+    EXPECT_EQ(gpu.compiled, before) << n << " texts of " << length;
   }
 }
 
