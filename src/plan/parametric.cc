@@ -101,7 +101,15 @@ tl::unexpected<Error> no(std::string what) {
 Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::vector<region::Plan>& plans) {
   Parametric out;
   const std::size_t buffers = plans.front().buffers.size();
-  // Contents of constants: equal, or beginnings of the longest.
+  // Contents of constants: equal, or beginnings of the longest. Those that no region reads, because a device has a copy, leave finished plans.
+  std::vector<char> read(buffers, 0);
+  for (const region::Region& r : plans.front().regions) {
+    for (const region::Stage& s : r.stages) {
+      for (const region::TensorRef& t : s.anchor.inputs) read[static_cast<std::size_t>(t.buffer)] = 1;
+      if (s.anchor.weights) read[static_cast<std::size_t>(s.anchor.weights->buffer)] = 1;
+      for (const region::Operand& o : s.operands) read[static_cast<std::size_t>(o.ref.buffer)] = 1;
+    }
+  }
   for (std::size_t i = 0; i < buffers; ++i) {
     const ir::Tensor* longest = &plans.front().buffers[i].data;
     for (const region::Plan& p : plans) {
@@ -110,7 +118,7 @@ Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::
       const ir::Tensor& t = p.buffers[i].data;
       if (!t.empty() && (longest->empty() || t.bytes().size() > longest->bytes().size())) longest = &t;
     }
-    if (plans.front().buffers[i].kind != region::BufferKind::constant) continue;
+    if (plans.front().buffers[i].kind != region::BufferKind::constant || read[i] == 0) continue;
     bool grows = false;
     for (const region::Plan& p : plans) {
       const ir::Tensor& t = p.buffers[i].data;
@@ -140,7 +148,10 @@ Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::
     }
     if (p == 0) begins.push_back(values[p].size());
     each_outer_extent(plan, buffers, out.growing_, take);
-    for (region::Buffer& b : plan.buffers) b.data = ir::Tensor();
+    for (std::size_t i = 0; i < buffers; ++i) {
+      plan.buffers[i].data = ir::Tensor();
+      if (plan.buffers[i].kind == region::BufferKind::constant && read[i] == 0) plan.buffers[i].bytes = 0;
+    }
     const std::string mine = region::plan_hash(plan);
     if (p == 0) hash = mine;
     if (mine != hash || values[p].size() != values[0].size())
