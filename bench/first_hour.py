@@ -32,6 +32,14 @@ ACTIONS = [
     Action("options", "octavo build --batch 8", "octavo build fp32.onnx -o b.octavo --batch 8 --effort 0 && octavo bench b.octavo --seconds 0.01", ("batch 8",)),
     Action("options", "one --shapes for each input", "octavo build two.onnx -o two.octavo --effort 0 --shapes a:2x3 --shapes b:3x4", ("two.octavo",)),
     Action("options", "preprocessing of an array", "octavo run e.octavo --input x.npy --scale 1/255", ("--scale 1/255 has no effect",), 2),
+    Action("options", "a number that is none", "octavo bench e.octavo --seconds nan", ("--seconds", "nan"), 2),
+    Action("options", "a divisor of pixels that is 0", "octavo run e.octavo --input data --std 0", ("--std 0",), 2),
+    Action("options", "two options for the same shapes", "octavo bench fp32.onnx --shapes image:1x1x16x16 --optShapes image:2x1x16x16 --effort 0 --seconds 0.01",
+           ("--optShapes image:2x1x16x16 has no effect",), 2),
+    Action("options", "trtexec: a range of shapes, and --shapes to measure",
+           "octavo --onnx=fp32.onnx --saveEngine=r.octavo --minShapes=image:1x1x16x16 --optShapes=image:2x1x16x16 --maxShapes=image:3x1x16x16 --shapes=image:3x1x16x16 "
+           "--builderOptimizationLevel=0 --duration=0.01", ("batch 3",)),
+    Action("options", "a Python number that is none", "python: import octavo; octavo.bench(octavo.build('fp32.onnx', shapes={'image': (1, 1, 16, 16)}, effort=0), float('nan'))", ("seconds=nan",), 1),
     Action("names", "an input under a wrong name", "octavo run fp32.onnx --input imagee=x.npy --effort 0", ('the model has no input "imagee"; nearest: "image"',), 2),
     Action("names", "an array under a wrong name", "octavo run fp32.onnx --input wrong.npz --effort 0", ('"picture"', '"image"'), 5),
     Action("names", "results carry the file of their array", "octavo run e.octavo --input x.npy --output - --format json", ('"x.npy"',)),
@@ -50,6 +58,12 @@ ACTIONS = [
            "python: import octavo; from octavo.capi.onnxruntime_pybind11_state import NoSuchFile\ntry: octavo.InferenceSession('absent.onnx')\nexcept NoSuchFile: print('caught')", ("caught",)),
     Action("check", "a model and its engine", "octavo check fp32.onnx e.octavo --effort 0 --atol 1e-3", ()),
     Action("check", "a model and ONNX Runtime", "octavo check fp32.onnx --against onnxruntime --effort 0 --shapes image:1x1x16x16", ()),
+    Action("check", "eval of the same network under other names",
+           "octavo eval fp32.onnx renamed.onnx --data data --scale 1/255 --shapes image:1x1x16x16", ("inputs are matched by position: image -> pixels", "equal")),
+    Action("sessions", "run_async",
+           "python: import octavo, numpy, threading; e = threading.Event(); s = octavo.InferenceSession('fp32.onnx')\n"
+           "s.run_async(None, {'image': numpy.zeros((2, 1, 16, 16), numpy.float32)}, lambda r, data, error: (print(r[0].shape, data, repr(error)), e.set()), 7); e.wait(60)",
+           ("(2, 10) 7 ''",)),
     Action("quantize", "a model of opset 11",
            "octavo quantize old.onnx --data data --scale 1/255 --rounding nearest -o old.q.onnx --shapes image:1x1x16x16", ("old.q.onnx",)),
     Action("serving", "a model's configuration, as Triton names it", "python: from octavo.serve._config import model_config; print('there')", ("there",)),
@@ -77,6 +91,11 @@ def prepare(folder, octavo):
     save("two", [helper.make_node("MatMul", ["a", "b"], ["y"])], [("a", ["n", 3]), ("b", [3, "m"])], [("y", ["n", "m"])])
     save("relu", [helper.make_node("Relu", ["x"], ["y"])], [("x", [1, 4])], [("y", [1, 4])])
     save("three", [helper.make_node("Relu", ["x"], ["y"])], [("x", [1, 3, 8, 8])], [("y", [1, 3, 8, 8])])
+    renamed = onnx.load(folder / "fp32.onnx")
+    for node in renamed.graph.node:
+        node.input[:] = ["pixels" if n == "image" else n for n in node.input]
+    renamed.graph.input[0].name = "pixels"
+    onnx.save(renamed, folder / "renamed.onnx")
     rng = np.random.default_rng(1)
     weights = [helper.make_tensor("w", TensorProto.FLOAT, [4, 1, 3, 3], rng.normal(size=36).astype(np.float32)),
                helper.make_tensor("v", TensorProto.FLOAT, [4 * 256, 3], (rng.normal(size=4 * 256 * 3) / 32).astype(np.float32))]

@@ -270,6 +270,14 @@ struct Memory {
   bool on_gpu = false;
 };
 
+/// Bytes of the host's memory that an engine takes beside its code.
+struct MemoryUse {
+  std::uint64_t constants = 0;  ///< weights and tables; plans of one model share equal ones
+  /// Working memory of one run: of an open engine for the largest shapes that it has run, and those that its range allows (0: not known).
+  std::uint64_t working = 0, working_most = 0;
+  std::uint64_t held = 0;  ///< working memory that all contexts of Engine::run hold now, for this run and the next
+};
+
 /// A compiled model. This is a cheap handle on immutable, shared state: copy it, and use it from any thread. Building takes seconds. A run
 /// does not change the engine (a lock guards the set of shapes built so far, and idle contexts).
 class OCTAVO_API Engine {
@@ -280,7 +288,7 @@ class OCTAVO_API Engine {
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
                                     const std::string& folder = "");
-  /// Maps an engine file. A file of several shapes gives an open engine that holds all of them. `threads` 0: the number that it was built
+  /// Maps an engine file. A file of several shapes, or of a range of them, gives an open engine. `threads` 0: the number that it was built
   /// for, at most the cores of this machine. For files from others see LoadOptions. Errors: io; bad_engine (damaged, foreign, of a later
   /// version, of an earlier version without its model, not signed by the key); unsupported (the processor lacks instructions); for a file
   /// of an earlier version those of build.
@@ -290,9 +298,10 @@ class OCTAVO_API Engine {
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, int threads = 0);
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, const LoadOptions& options);
   /// Writes the engine. Equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
-  /// replaced, or stays unchanged on an error. An open engine writes all engines that it keeps (at most 256) into one file, with equal
-  /// weights only once; the loaded file runs for their shapes and values and builds nothing. Errors: io; usage if an open engine has built
-  /// none; unsupported for the reference device.
+  /// replaced, or stays unchanged on an error. An open engine with `profiles` writes the plans that were tuned, and the loaded file runs for every
+  /// shape of the range; other open engines write all engines that they keep (at most 256), and the loaded file runs for their shapes and values.
+  /// Equal weights are written once. Errors: io; usage if an open engine has built none, or if it was built without keep_model and shapes of its range
+  /// can only be planned; unsupported for the reference device.
   void save(const std::string& path) const;
   /// The bytes that save() writes, by way of a temporary file. Errors: as save.
   [[nodiscard]] std::vector<std::byte> bytes() const;
@@ -306,14 +315,16 @@ class OCTAVO_API Engine {
   [[nodiscard]] std::string explain(bool json = false) const;
   /// Frees the memory and threads of contexts that run() keeps for its next call. Other threads may run meanwhile.
   void trim() const;
+  /// What it takes now. Cost: some milliseconds for an open engine.
+  [[nodiscard]] MemoryUse memory() const;
 
   /// True while dimensions are open (shapes hold -1), or values of inputs that decide shapes. run() then builds, or takes from its cache,
-  /// the engine that at(shapes, values) returns. Also true for a file of several shapes, which never builds.
+  /// the engine that at(shapes, values) returns. Also true for a file of several shapes.
   [[nodiscard]] bool open() const;
   /// The engine for these input shapes: itself if nothing is open. Builds at most once for each set of shapes; other threads that need the
   /// same engine wait. Every input must be named. `values` must have those that decide shapes; others are ignored.
-  /// BuildOptions::most_engines are kept. A loaded file has only its own shapes and values; inputs that are the same in all of them need
-  /// not be named. Errors: bad_input if a shape does not fit or a value is missing, and those of build.
+  /// BuildOptions::most_engines are kept. A loaded file serves every shape of its range, or has only its own shapes and values; inputs that are the same
+  /// in all of them need not be named. Errors: bad_input if a shape does not fit or a value is missing, and those of build.
   [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
 
   /// Plans and times for these shapes now, whatever `late` says, as if the engine had been built for them alone; other shapes follow their

@@ -17,11 +17,11 @@
 #include "api/convert.h"
 #include "api/description.h"
 #include "api/load.h"
+#include "api/memory_use.h"
 #include "api/model_source.h"
 #include "api/nonfinite.h"
 #include "api/open_model.h"
 #include "api/pipeline.h"
-#include "api/ranges.h"
 #include "api/session.h"
 #include "base/fork.h"
 #include "base/nearest.h"
@@ -39,35 +39,6 @@ namespace octavo {
 
 using api::raise;
 using api::take;
-
-std::size_t size_of(DType type) {
-  return ir::size_of(static_cast<ir::DType>(type));
-}
-std::string_view name_of(DType type) {
-  return ir::name_of(static_cast<ir::DType>(type));
-}
-std::map<std::string, Quantization> read_calibration(const std::string& path) {
-  std::map<std::string, Quantization> out;
-  for (const auto& [tensor, q] : api::take(api::read_ranges(path))) out[tensor] = *api::to_public(std::optional(q));
-  return out;
-}
-
-Quantization symmetric_range(double largest_magnitude) {
-  if (!(largest_magnitude >= 0))
-    api::raise(ErrorKind::usage, fmt::format("a largest magnitude is {}, must not be negative", largest_magnitude));
-  return *api::to_public(std::optional(ir::symmetric(static_cast<float>(largest_magnitude / 127.0))));
-}
-
-Quantization range_between(double min, double max) {
-  if (!(min <= max) || !std::isfinite(min) || !std::isfinite(max))
-    api::raise(ErrorKind::usage, fmt::format("a range from {} to {}: needs two finite numbers in ascending order", min, max));
-  if (min == 0 && max == 0) return symmetric_range(0);  // no usable range
-  return *api::to_public(std::optional(ir::covering(min, max)));
-}
-
-std::string_view version() {
-  return engine::kVersion;
-}
 
 namespace {
 
@@ -126,12 +97,14 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   TaskWatcher progress;  ///< of builds for new shapes
   int threads = 1;
   std::string device = "cpu";
+  /// Of all engines of an open model; null: contexts have arenas of their own.
+  std::shared_ptr<engine::ArenaPool> arenas;
 
   // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;
   mutable std::map<const engine::Engine*, std::shared_ptr<const Impl>> built;
 
-  static std::shared_ptr<const Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
+  static std::shared_ptr<Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
     auto impl = std::make_shared<Impl>();
     impl->threads = threads > 0 ? threads : region::threads_of(e->plan());
     impl->device = api::device_of(e->plan());
@@ -165,6 +138,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     }
     auto impl = std::make_shared<Impl>();
     impl->about = api::described(model->description());
+    impl->arenas = model->arenas();
     impl->model = std::move(model);
     impl->progress = options.progress;
     impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
@@ -201,6 +175,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   /// The engine that introspection is about: this one, or the only one built so far.
   std::shared_ptr<const engine::Engine> only(std::string_view what) const {
     if (engine) return engine;
+    if (model && model->ranged() && model->late().empty()) return take(model->at(model->opt()));
     if (!model) {
       raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes; select one with Engine::at:\n  {}",
                                           what, loaded.size(), engine::shapes_text(loaded)));
@@ -236,8 +211,16 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     if (model)
       std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first) && !was_loaded(b.first); });
     auto& h = built[e.get()];
-    if (!h) h = of(e, threads);
+    if (!h) {
+      auto made = of(e, threads);
+      made->arenas = arenas;
+      h = std::move(made);
+    }
     return h;
+  }
+
+  [[nodiscard]] Result<std::unique_ptr<engine::Context>> new_context(int of_threads) const {
+    return engine::Context::create(engine, of_threads, nullptr, arenas);
   }
 
   /// Calls `f` with an idle context, or a new one.
@@ -252,7 +235,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
         idle.pop_back();
       }
     }
-    if (!context) context = take(engine::Context::create(engine, threads));
+    if (!context) context = take(new_context(threads));
     const Status status = f(*context);
     {
       const std::lock_guard lock(fork_safe_mutex());
@@ -292,14 +275,18 @@ Engine Engine::load(const std::string& path, const LoadOptions& options) {
   request.upgrade = options.upgrade;
   request.rebuild_code = options.rebuild_code;
   request.warn = options.warn;
-  auto loaded = take(api::load_engines(path, request));
+  const auto file = take(api::open_engine_file(path, request));
+  auto open = take(api::load_open(file, request));
+  auto loaded = open ? open->tuned() : take(api::load_engines(file, request));
   const int wanted = threads > 0 ? threads : engine::threads_here(loaded.front()->plan());
-  if (loaded.size() == 1) return Engine(Impl::of(std::move(loaded.front()), wanted));
+  if (loaded.size() == 1 && !open) return Engine(Impl::of(std::move(loaded.front()), wanted));
   auto impl = std::make_shared<Impl>();
+  impl->arenas = open ? open->arenas() : std::make_shared<engine::ArenaPool>();
   impl->threads = wanted;
   impl->device = api::device_of(loaded.front()->plan());
   impl->about = api::described(loaded.front()->about());
-  impl->loaded = std::move(loaded);
+  impl->model = std::move(open);
+  if (!impl->model) impl->loaded = std::move(loaded);
   return Engine(std::move(impl));
 }
 
@@ -321,6 +308,7 @@ Engine Engine::load(std::span<const std::byte> engine, const LoadOptions& option
 }
 
 void Engine::save(const std::string& path) const {
+  if (impl_->model && impl_->model->ranged() && impl_->model->late().empty()) return take(impl_->model->save(path));
   const engine::Engines all = impl_->all();
   take(all.size() > 1 ? engine::save_set(path, all) : impl_->only("save")->save(path));
 }
@@ -362,7 +350,7 @@ Engine Engine::with_engines(std::span<const std::byte> engines) const {
   if (!impl_->model) raise(ErrorKind::usage, "with_engines: engines belong to a model with open dimensions, and this one has none");
   auto impl = std::make_shared<Impl>();
   impl->model = impl_->model, impl->progress = impl_->progress, impl->threads = impl_->threads;
-  impl->device = impl_->device, impl->about = impl_->about;
+  impl->device = impl_->device, impl->about = impl_->about, impl->arenas = impl_->arenas;
   impl->loaded = load(engines, impl_->threads).impl_->all();
   return Engine(std::move(impl));
 }
@@ -393,6 +381,20 @@ void Engine::trim() const {
       handle->idle.clear();
     }
   }
+  if (impl_->arenas) impl_->arenas->trim();
+}
+
+MemoryUse Engine::memory() const {
+  MemoryUse use = api::memory_of(impl_->all(), impl_->threads);
+  if (impl_->arenas) {
+    use.working = impl_->arenas->largest();
+    if (impl_->model) use.working_most = impl_->model->most_arena_bytes();
+    use.held = impl_->arenas->held();
+    return use;
+  }
+  const std::lock_guard lock(fork_safe_mutex());
+  for (const auto& context : impl_->idle) use.held += context->arena_bytes();
+  return use;
 }
 
 bool Engine::open() const {
@@ -548,7 +550,7 @@ struct Context::Impl {
 
 Context::Context(const Engine& engine, int threads) : impl_(std::make_unique<Impl>()) {
   (void)engine.impl_->fixed("Context");
-  impl_->context = take(engine::Context::create(engine.impl_->engine, threads > 0 ? threads : engine.threads()));
+  impl_->context = take(engine.impl_->new_context(threads > 0 ? threads : engine.threads()));
 }
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "api/open_model.h"
 #include "api/session.h"
 #include "base/write_file.h"
 #include "cuda/device/absent_gpu.h"
@@ -59,6 +60,13 @@ class Folder {
   std::string path_;
 };
 
+std::string built_again(const engine::EngineFile& file) {
+  return fmt::format(
+      "engine \"{}\" was built by Octavo {} (file format {}) with kernels that this Octavo {} does not have: the "
+      "engine is built again from its model at each load; octavo rebuild {} builds it once",
+      file.name(), file.made_by().version(), file.made_by().format, engine::kVersion, file.name());
+}
+
 engine::Devices devices_for(const LoadRequest& request) {
   static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for", .architecture = "not asked for"};
   return request.looks_only ? engine::Devices{&cuda::absent_gpu(kElsewhere)} : devices(request.device);
@@ -92,6 +100,34 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
 
 }  // namespace
 
+Result<KeptModel> kept_model(const std::shared_ptr<const engine::ModelSource>& source, const std::string& engine) {
+  struct Holds {
+    engine::ModelBytes model;
+    std::unique_ptr<Folder> folder;
+  };
+  const auto holds = std::make_shared<Holds>();
+  OCTAVO_TRY(holds->model, source->read());
+  if (!holds->model.files.empty()) {
+    OCTAVO_TRY(holds->folder, Folder::create());
+    for (const auto& [name, bytes] : holds->model.files) OCTAVO_CHECK(holds->folder->add(name, bytes));
+  }
+  OCTAVO_TRY(auto session, Session::of(holds->model.model, holds->folder ? holds->folder->path() : std::string(),
+                                       fmt::format("the model in \"{}\"", engine)));
+  return KeptModel{std::move(session), holds};
+}
+
+Result<std::shared_ptr<const OpenModel>> load_open(const std::shared_ptr<const engine::EngineFile>& file,
+                                                   const LoadRequest& request) {
+  if (!file->open_sections()) return std::shared_ptr<const OpenModel>();
+  if (!file->made_by().outdated().empty() && request.upgrade && file->model() != nullptr) {
+    if (request.warn) request.warn(built_again(*file));
+    return rebuild_open(file, request);
+  }
+  OCTAVO_TRY(engine::Engines engines, load_engines(file, request));
+  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(engines)));
+  return std::shared_ptr<const OpenModel>(std::move(open));
+}
+
 Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request) {
   const std::shared_ptr<const engine::ModelSource> source = file->model();
   const std::vector<engine::Part> builds = file->builds();
@@ -101,14 +137,8 @@ Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>&
                             "ONNX file (without --no-model, which leaves the model out)",
                             file->name()));
   }
-  OCTAVO_TRY(const engine::ModelBytes model, source->read());
-  std::unique_ptr<Folder> folder;
-  if (!model.files.empty()) {
-    OCTAVO_TRY(folder, Folder::create());
-    for (const auto& [name, bytes] : model.files) OCTAVO_CHECK(folder->add(name, bytes));
-  }
+  OCTAVO_TRY(const KeptModel model, kept_model(source, file->name()));
   const std::string name = fmt::format("the model in \"{}\"", file->name());
-  OCTAVO_TRY(const auto session, Session::of(model.model, folder ? folder->path() : std::string(), name));
   engine::Engines out;
   for (const engine::Part& part : builds) {
     OCTAVO_TRY(ReadBuild read, read_build({reinterpret_cast<const char*>(part.build.data()), part.build.size()}, file->name()));
@@ -117,7 +147,7 @@ Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>&
     read.options.progress = request.progress;
     read.options.source = source;
     read.options.notes = part.notes();
-    OCTAVO_TRY(Built built, session->build(read.options, read.late));
+    OCTAVO_TRY(Built built, model.session->build(read.options, read.late));
     out.push_back(std::move(built.engine));
   }
   if (const std::string why = engine::why_no_set(out); !why.empty())
@@ -125,12 +155,16 @@ Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>&
   return out;
 }
 
-Result<engine::Engines> load_engines(const std::string& path, const LoadRequest& request) {
+Result<std::shared_ptr<const engine::EngineFile>> open_engine_file(const std::string& path, const LoadRequest& request) {
   std::string key;
   if (!request.public_key.empty()) {
     OCTAVO_TRY(key, engine::read_key(request.public_key));
   }
-  OCTAVO_TRY(const auto file, engine::EngineFile::open(path, key));
+  return engine::EngineFile::open(path, key);
+}
+
+Result<engine::Engines> load_engines(const std::string& path, const LoadRequest& request) {
+  OCTAVO_TRY(const auto file, open_engine_file(path, request));
   return load_engines(file, request);
 }
 
@@ -140,12 +174,7 @@ Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineF
   auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices_for(request));
   if (all || !engine::Engine::is_outdated(*file, all.error())) return all;
   if (!request.upgrade || file->model() == nullptr) return all;
-  if (request.warn) {
-    request.warn(
-        fmt::format("engine \"{}\" was built by Octavo {} (file format {}) with kernels that this Octavo {} does not have: the "
-                    "engine is built again from its model at each load; octavo rebuild {} builds it once",
-                    path, file->made_by().version(), file->made_by().format, engine::kVersion, path));
-  }
+  if (request.warn) request.warn(built_again(*file));
   return rebuild(file, request);
 }
 

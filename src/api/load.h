@@ -13,6 +13,9 @@
 
 namespace octavo::api {
 
+class OpenModel;
+class Session;
+
 struct LoadRequest {
   std::string device = "cuda";  ///< which GPU "cuda" is
   bool looks_only = false;      ///< the engines are read and never run: no GPU is opened, and its memory stays as it is
@@ -34,6 +37,23 @@ struct LoadRequest {
 /// Builds the plans of a file again, by the options that it was built with, from the model that it holds. They have its notes. Errors: usage where
 /// it holds no model; bad_engine where that is damaged; those of a build.
 [[nodiscard]] Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request);
+
+/// The same of a file that serves a range of shapes, as it was built: for the range, with the shapes that were tuned. Errors also: usage where it serves none.
+[[nodiscard]] Result<std::shared_ptr<const OpenModel>> rebuild_open(const std::shared_ptr<const engine::EngineFile>& file,
+                                                                    const LoadRequest& request);
+/// Opens and verifies it, as the request says. Errors: as EngineFile::open.
+[[nodiscard]] Result<std::shared_ptr<const engine::EngineFile>> open_engine_file(const std::string& path,
+                                                                                 const LoadRequest& request);
+/// A file that serves a range of shapes (api/open_file.h); null: its engines serve their own shapes alone. Errors: as load_engines.
+[[nodiscard]] Result<std::shared_ptr<const OpenModel>> load_open(const std::shared_ptr<const engine::EngineFile>& file,
+                                                                 const LoadRequest& request = {});
+
+/// The model that an engine file holds, parsed. `holds`: keeps its bytes, and a folder with its external data.
+struct KeptModel {
+  std::shared_ptr<const Session> session;
+  std::shared_ptr<const void> holds;
+};
+[[nodiscard]] Result<KeptModel> kept_model(const std::shared_ptr<const engine::ModelSource>& source, const std::string& engine);
 
 /// cuda::remake_kernels for the GPU that `device` names. A plan without regions for a GPU stays as it is.
 [[nodiscard]] Status remake_code(region::Plan& plan, std::string_view device);

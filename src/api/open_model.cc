@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "api/load.h"
 #include "engine/cores.h"
 #include "plan/decided.h"
 #include "plan/effort.h"
@@ -65,6 +66,9 @@ Status inside(const std::string& name, const ir::Shape& shape, const ShapeRange&
   return fail(ErrorKind::bad_input, fmt::format("input \"{}\" has shape {}, its profile goes from {} to {}", name,
                                                 ir::to_string(shape), ir::to_string(range.min), ir::to_string(range.max)));
 }
+
+/// What counts as farther than any tuned shapes: that a plan cannot be made by other extents alone.
+constexpr double kPlanned = 1e6;
 
 /// How far apart two sets of shapes are: doublings of dimensions.
 double distance(const Shapes& a, const Shapes& b) {
@@ -218,11 +222,12 @@ OpenModel::Follow OpenModel::nearest(const Shapes& shapes) const {
   double least = 0;
   for (const Donor& donor : donors_) {
     if (several && (images > 1) != (batch(donor.shapes) > 1)) continue;
-    const double far = distance(shapes, donor.shapes);
-    if (best.decided != nullptr && far >= least) continue;
-    for (const auto& decided : donor.decided) {
+    for (std::size_t i = 0; i < donor.decided.size(); ++i) {
+      const auto& decided = donor.decided[i];
       if (decided->images > 1 && !shares_evenly(images, options_.plan.threads)) continue;
-      best = {decided, donor.resizers[static_cast<std::size_t>(&decided - donor.decided.data())]}, least = far;
+      const bool covered = donor.resizers[i] != nullptr && donor.resizers[i]->covers(shapes);
+      const double far = distance(shapes, donor.shapes) + (covered ? 0 : kPlanned);
+      if (best.decided == nullptr || far < least) best = {decided, donor.resizers[i]}, least = far;
       break;
     }
   }
@@ -252,20 +257,29 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::tune(const Shapes& shap
 /// Where a plan runs image by image, the engine of the whole batch is made too: numbers of images that threads cannot share follow it.
 OpenModel::Donor OpenModel::donor_of(const PipelineOptions& options, const Shapes& shapes, const Built& built,
                                      onnx::LateValues& given) const {
-  Donor out{shapes, built.decided, {}};
+  Donor out{shapes, built.decided, {}, {}, {}};
+  const auto session = this->session();
+  if (!session) {
+    out.resizers.resize(out.decided.size()), out.bases.resize(out.decided.size());
+    return out;
+  }
   for (const auto& decided : out.decided) {
     out.resizers.emplace_back();
+    out.bases.emplace_back(decided == out.decided.front() ? built.engine : nullptr);
     if (!given.given.empty()) continue;
     PipelineOptions like = options;
     like.plan.follow = decided;
     std::shared_ptr<const engine::Engine> base = built.engine;
     if (decided != out.decided.front()) {
-      auto made = session_->build(like, given);
+      auto made = (*session)->build(like, given);
       if (!made) continue;
-      base = std::move(made->engine);
+      out.bases.back() = base = std::move(made->engine);
     }
-    if (auto made = Resizer::create(*session_, like, inputs_, ranges_, shapes, std::move(base), decided))
+    if (auto made = Resizer::create(**session, like, inputs_, ranges_, shapes, std::move(base), decided)) {
       out.resizers.back() = std::move(*made);
+    } else {
+      out.why_planned = made.error().message;
+    }
   }
   return out;
 }
@@ -279,7 +293,29 @@ Result<Built> OpenModel::build(const PipelineOptions& options, const Follow& fol
       return out;
     }
   }
-  return session_->build(options, given);
+  auto session = this->session();
+  if (!session) return tl::unexpected<Error>(std::move(session).error());
+  return (*session)->build(options, given);
+}
+
+/// The model; of a file it is parsed when it is wanted first.
+Result<std::shared_ptr<const Session>> OpenModel::session() const {
+  {
+    const std::lock_guard lock(fork_safe_mutex());
+    if (session_ != nullptr) return session_;
+  }
+  if (source_ == nullptr) {
+    return fail(
+        ErrorKind::unsupported,
+        fmt::format("engine \"{}\": no tuned plan of it becomes one for these shapes by other extents, and it was built without "
+                    "its model (--no-model), by which they could be planned\n  to do: build it with the model, or with these "
+                    "shapes among --shapes",
+                    file_));
+  }
+  OCTAVO_TRY(KeptModel kept, kept_model(source_, file_));
+  const std::lock_guard lock(fork_safe_mutex());
+  if (session_ == nullptr) session_ = std::move(kept.session), holds_ = std::move(kept.holds);
+  return session_;
 }
 
 Result<std::shared_ptr<const engine::Engine>> OpenModel::find(const Shapes& shapes, const ValueOf& value_of, bool tune) const {
@@ -312,13 +348,14 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::find(const Shapes& shap
       }
       const std::lock_guard lock(fork_safe_mutex());
       // Estimates follow from the shapes alone: such plans are the same whatever came before.
-      const bool follows = mode_ != Late::tune && plan::effort_at(options_.plan.effort).measures;
+      const bool follows = mode_ != Late::tune && (!file_.empty() || plan::effort_at(options_.plan.effort).measures);
       if (follows) follow = nearest(all);
       options.plan.follow = follow.decided;
     }
     Result<Built> built = build(options, follow, given);
     Donor donor;
-    if (built && options.plan.follow == nullptr && mode_ != Late::tune && plan::effort_at(options_.plan.effort).measures)
+    if (built && options.plan.follow == nullptr && mode_ != Late::tune &&
+        (!file_.empty() || plan::effort_at(options_.plan.effort).measures))
       donor = donor_of(options, all, *built, given);
     const std::lock_guard lock(fork_safe_mutex());
     if (built) {

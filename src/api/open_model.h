@@ -23,9 +23,13 @@
 #include "api/shapes.h"
 #include "base/fork.h"
 #include "base/result.h"
+#include "engine/arena_pool.h"
+#include "engine/source.h"
 #include "onnx/import/import.h"
 
 namespace octavo::api {
+
+struct LoadRequest;
 
 /// What the caller of a run has of an input: asked for once its value decides shapes; nothing where it cannot be read.
 using ValueOf = std::function<std::optional<ir::Tensor>(const std::string& input)>;
@@ -53,6 +57,9 @@ class OpenModel {
                                                                  PipelineOptions options, ShapeRanges ranges = {},
                                                                  std::map<std::string, ir::Tensor> values = {},
                                                                  std::size_t most = kEnginesKept, Late mode = Late::nearest);
+  /// Of an engine file that serves a range of shapes (api/open_file.h): by its plans, which nothing has to import or plan for; where extents are no such
+  /// functions by the decisions and the model that the file holds. `engines`: its plans. Errors: bad_engine.
+  [[nodiscard]] static Result<std::unique_ptr<OpenModel>> of_file(const engine::EngineFile& file, engine::Engines engines);
   ~OpenModel();
   OpenModel(const OpenModel&) = delete;
   OpenModel& operator=(const OpenModel&) = delete;
@@ -78,6 +85,22 @@ class OpenModel {
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes, const ValueOf& value_of = {}) const;
   /// The same, planned and timed for these shapes by the effort of the options, whatever there was; other shapes follow its decisions from then on.
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> tune(const Shapes& shapes, const ValueOf& value_of = {}) const;
+  /// Takes an engine that was planned and timed elsewhere, by the options of this model, for `shapes` of all inputs.
+  [[nodiscard]] Status adopt(const Shapes& shapes, const Built& built) const;
+  /// Writes what was tuned as one file that serves the whole range (api/open_file.h). Plans the opt shapes where nothing was tuned. Errors: usage without a
+  /// range, or where shapes depend on values of inputs, or where shapes of the range can only be planned and the model is not kept; io.
+  [[nodiscard]] Status save(const std::string& path, const engine::Notes& notes = {}, const std::string& private_key = {}) const;
+  /// Is there a range for every open input?
+  [[nodiscard]] bool ranged() const { return open_ && !ranges_.empty(); }
+  [[nodiscard]] const ShapeRanges& ranges() const { return ranges_; }
+  /// Why shapes of the range are planned, by the decisions of tuned ones, when they first occur; empty: their plans follow from tuned ones.
+  [[nodiscard]] std::string why_planned() const;
+  /// The plans that were tuned, of a file in its order.
+  [[nodiscard]] engine::Engines tuned() const;
+  /// Of all contexts of its engines.
+  [[nodiscard]] const std::shared_ptr<engine::ArenaPool>& arenas() const { return arenas_; }
+  /// Bytes of the arenas of one run for the largest shapes of the range; 0: not known.
+  [[nodiscard]] std::size_t most_arena_bytes() const;
   /// Waits until the thread of Late::background has nothing left to do.
   void wait_for_background() const;
   /// Is it one of those that are kept?
@@ -86,6 +109,9 @@ class OpenModel {
   [[nodiscard]] Shapes opt() const;
   /// Those that are kept and built, in the order of their shapes and values.
   [[nodiscard]] engine::Engines all() const;
+
+  friend Result<std::shared_ptr<const OpenModel>> rebuild_open(const std::shared_ptr<const engine::EngineFile>& file,
+                                                               const LoadRequest& request);
 
  private:
   struct Entry {
@@ -101,6 +127,8 @@ class OpenModel {
     Shapes shapes;
     std::vector<std::shared_ptr<const plan::Decided>> decided;
     std::vector<std::shared_ptr<const Resizer>> resizers;  ///< parallel to decided; null: extents have to be planned
+    engine::Engines bases;                                 ///< parallel to decided; null: none was made
+    std::string why_planned;                               ///< why a resizer is missing
   };
   /// What a new shape takes over.
   struct Follow {
@@ -121,10 +149,18 @@ class OpenModel {
                                onnx::LateValues& given) const;
   [[nodiscard]] Result<Built> build(const PipelineOptions& options, const Follow& follow, onnx::LateValues& given) const;
   void keep_donor(Donor donor) const;
+  [[nodiscard]] Status cover_range() const;
+  [[nodiscard]] std::vector<Shapes> corners() const;
+  [[nodiscard]] Result<std::shared_ptr<const Session>> session() const;
   void tune_later(const Key& key) const;
   void tune_in_background() const;
 
-  std::shared_ptr<const Session> session_;
+  mutable std::shared_ptr<const void> holds_;  ///< what the session's model lies in
+  /// Of a file: null until an engine has to be planned. Under fork_safe_mutex().
+  mutable std::shared_ptr<const Session> session_;
+  std::shared_ptr<const engine::ModelSource> source_;  ///< of a file that holds its model
+  std::string file_;                                   ///< the name of the engine file; empty: of a model
+  std::shared_ptr<engine::ArenaPool> arenas_ = std::make_shared<engine::ArenaPool>();
   std::shared_ptr<const std::vector<std::byte>> bytes_;
   PipelineOptions options_;
   onnx::Description description_;

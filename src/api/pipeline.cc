@@ -134,6 +134,15 @@ engine::Providers all_providers() {
   return all;
 }
 
+std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic) {
+  for (const region::Provider* p : all_providers()) {
+    if (p->knows(tactic)) {
+      if (auto rows = p->parameters_of(tactic); !rows.empty()) return rows;
+    }
+  }
+  return {};
+}
+
 engine::Devices devices(std::string_view device) {
   const NamedGpu gpu = gpu_of(device).value_or(NamedGpu());
   return {gpu.absent ? &cuda::absent_gpu(*gpu.absent) : &cuda::gpu(gpu.ordinal)};

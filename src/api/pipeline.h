@@ -89,6 +89,8 @@ struct Built {
 [[nodiscard]] Result<engine::Providers> providers(std::string_view device);
 /// Every provider, for loading engine files.
 [[nodiscard]] engine::Providers all_providers();
+/// What the parameters of a tactic mean, whichever provider's it is; those of its parts apart. For report::details.
+[[nodiscard]] std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic);
 /// Every device beside the host, for the same. `device`: which GPU "cuda" is ("cuda:1"); others mean the first.
 [[nodiscard]] engine::Devices devices(std::string_view device = "cuda");
 /// "cpu", "reference" or "cuda": where an engine's regions run, told from its tactics.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int kRegionsOfThread = 8, kMostThreads = 16;
 constexpr std::int64_t kFarthest = 2048;  // of a dimension without a range
+constexpr std::size_t kMostDimensions = 3;
 
 tl::unexpected<Error> no(std::string what) {
   return fail(ErrorKind::unsupported, std::move(what));
@@ -81,6 +83,33 @@ std::string not_smooth(const onnx::GraphNodes& graph) {
   return "";
 }
 
+/// No dimension and no size is negative: what comes from a file may be anything.
+bool sound(const region::Plan& plan) {
+  const auto dims = [](const ir::Shape& shape) {
+    return std::all_of(shape.begin(), shape.end(), [](std::int64_t d) { return d >= 0; });
+  };
+  bool all = true;
+  for (const region::Buffer& b : plan.buffers) all = all && b.bytes >= 0;
+  for (const auto* list : {&plan.inputs, &plan.outputs}) {
+    for (const region::Binding& b : *list) all = all && b.bytes >= 0 && dims(b.type.shape);
+  }
+  for (const region::Region& r : plan.regions) {
+    for (const region::Stage& s : r.stages) {
+      all = all && dims(s.space) && (!s.anchor.weights || dims(s.anchor.weights->dims));
+      for (const region::TensorRef& t : s.anchor.inputs) all = all && dims(t.dims);
+      for (const region::TensorRef& t : s.stores) all = all && dims(t.dims);
+      for (const region::Operand& o : s.operands) all = all && dims(o.ref.dims) && dims(o.div);
+    }
+  }
+  return all;
+}
+
+std::string text_of(const Shapes& shapes) {
+  std::string out;
+  for (const auto& [name, shape] : shapes) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, ir::to_string(shape));
+  return out;
+}
+
 /// A region reads constants that grow, and its packed ones were made of them.
 bool packs_growing(const region::Region& r, const std::map<region::BufferId, ir::Tensor>& growing) {
   if (r.packed.empty()) return false;
@@ -123,6 +152,10 @@ std::optional<plan::Point> Resizer::point_of(const Shapes& shapes) const {
     if (out.back() < d.least || out.back() > d.most) return std::nullopt;
   }
   return out;
+}
+
+std::int64_t Resizer::images_of(const Shapes& shapes) const {
+  return shapes.at(base_->plan().inputs.front().name).front();
 }
 
 Shapes Resizer::shapes_at(const plan::Point& point) const {
@@ -183,7 +216,8 @@ Result<std::shared_ptr<const Resizer>> Resizer::create(const Session& session, c
       open_ended = open_ended || range == ranges.end();
     }
   }
-  if (r.dimensions_.empty() || r.dimensions_.size() > 3) return no(fmt::format("{} open dimensions", r.dimensions_.size()));
+  if (r.dimensions_.empty() || r.dimensions_.size() > kMostDimensions)
+    return no(fmt::format("{} open dimensions", r.dimensions_.size()));
   int left = 4;  // tries with plans that are not alike
   const auto here_of = [&](const Dimension& d) { return shapes.at(d.at.front().first)[d.at.front().second]; };
   // A plan for one, of any dimension, may be another one; without given ranges the model says itself where it ends.
@@ -210,44 +244,122 @@ Result<std::shared_ptr<const Resizer>> Resizer::create(const Session& session, c
     }
     if (!changed) return tl::unexpected<Error>(extents.error());
   }
-  region::Plan& plan = r.plan_;
-  plan = r.base_->plan();
+  OCTAVO_CHECK(r.prepare());
+  return std::shared_ptr<const Resizer>(std::move(out));
+}
+
+/// What `at` needs of the base, its decisions and the extents.
+Status Resizer::prepare() {
+  plan_ = base_->plan();
+  region::Plan& plan = plan_;
   if (plan.images > 1) {
     for (auto* list : {&plan.inputs, &plan.outputs}) {
       for (region::Binding& b : *list) b.type.shape[0] /= plan.images, b.bytes /= plan.images;
     }
     plan.images = 1, plan.lanes = 1;
   }
-  const auto own = r.point_of(shapes);
-  if (!own || !r.extents_.agrees(plan, *own)) return no("the tuned plan is another one than its decisions make");
+  const auto own = point_of(base_shapes_);
+  if (!own || !extents_.agrees(plan, *own)) return no("the tuned plan is another one than its decisions make");
   plan.decisions.clear();
-  plan.decided_for = r.decided_->from;
+  plan.decided_for = decided_->from;
   std::size_t bytes = engine::kAlignment;
-  for (const auto& [id, tensor] : r.extents_.growing()) {
-    r.growing_at_[id] = bytes;
+  for (const auto& [id, tensor] : extents_.growing()) {
+    growing_at_[id] = bytes;
     bytes += engine::round_up(tensor.bytes().size()) + engine::kAlignment;
   }
   auto memory = std::make_shared<engine::AlignedBytes>(bytes);
-  for (const auto& [id, tensor] : r.extents_.growing())
-    std::memcpy(memory->data() + r.growing_at_[id], tensor.bytes().data(), tensor.bytes().size());
-  r.growing_ = std::move(memory);
-  r.keeps_ = std::make_shared<std::pair<std::shared_ptr<const engine::AlignedBytes>, std::shared_ptr<Codes>>>(r.growing_, r.codes_);
-  OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
+  for (const auto& [id, tensor] : extents_.growing())
+    std::memcpy(memory->data() + growing_at_[id], tensor.bytes().data(), tensor.bytes().size());
+  growing_ = std::move(memory);
+  keeps_ = std::make_shared<std::pair<std::shared_ptr<const engine::AlignedBytes>, std::shared_ptr<Codes>>>(growing_, codes_);
+  OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options_.cpu));
   const cpu::CapScope cap(most);
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& region = plan.regions[i];
     region.seconds = -1;
-    region.alternatives = {{region.tactic.name(), {because<cause::tactic_of_other_shapes>(r.decided_->from)}}};
-    if (packs_growing(region, r.extents_.growing()))
+    region.alternatives = {{region.tactic.name(), {because<cause::tactic_of_other_shapes>(decided_->from)}}};
+    if (packs_growing(region, extents_.growing()))
       return no(fmt::format("region \"{}\" packs constants that depend on shapes", region.name));
-    r.layouts_.emplace_back();
-    if (region.device != region::kHost || region.packed.empty() || !r.extents_.varies(i)) continue;
+    layouts_.emplace_back();
+    if (region.device != region::kHost || region.packed.empty() || !extents_.varies(i)) continue;
     const auto layout = cpu::packed_layout(region, plan);
     if (!layout)
       return no(fmt::format("region \"{}\", tactic {}: how constants are packed is not known", region.name, region.tactic.name()));
-    r.layouts_.back() = *layout;
+    layouts_.back() = *layout;
   }
-  OCTAVO_CHECK(r.open_kernels());
+  return open_kernels();
+}
+
+/// The plan of one image, with its memory.
+Result<region::Plan> Resizer::plan_at(const plan::Point& point, const Shapes& shapes) const {
+  region::Plan plan = plan_;
+  if (!extents_.set(plan, point)) return no("an extent is too large");
+  if (of_file_ && !sound(plan)) return fail(ErrorKind::bad_engine, fmt::format("an extent for {} is negative", text_of(shapes)));
+  plan::plan_memory(plan);
+  if (of_file_) OCTAVO_CHECK(region::verify(plan));
+  return plan;
+}
+
+std::size_t Resizer::most_arena_bytes() const {
+  plan::Point most;
+  for (const Dimension& d : dimensions_) most.push_back(d.most);
+  const Shapes shapes = shapes_at(most);
+  const auto plan = plan_at(most, shapes);
+  if (!plan) return 0;
+  std::size_t lanes = 1;
+  if (decided_->images > 1) {
+    const int threads = options_.plan.threads > 0 ? options_.plan.threads : engine::available_cores();
+    lanes = static_cast<std::size_t>(std::clamp<std::int64_t>(images_of(shapes), 1, threads));
+  }
+  return lanes * engine::round_up(static_cast<std::size_t>(plan->devices[region::kHost].arena_bytes));
+}
+
+nlohmann::json Resizer::to_json(std::vector<std::byte>& data) const {
+  nlohmann::json dimensions = nlohmann::json::array();
+  for (const Dimension& d : dimensions_) dimensions.push_back({{"at", d.at}, {"least", d.least}, {"most", d.most}});
+  return {{"shapes", base_shapes_}, {"dimensions", std::move(dimensions)}, {"extents", extents_.to_json(data)}};
+}
+
+Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& j, std::span<const std::byte> data,
+                                                          const PipelineOptions& options,
+                                                          std::shared_ptr<const engine::Engine> base,
+                                                          std::shared_ptr<const plan::Decided> decided) {
+  std::shared_ptr<Resizer> out(new Resizer);
+  Resizer& r = *out;
+  r.of_file_ = true;
+  r.options_ = options;
+  r.base_ = std::move(base);
+  r.decided_ = std::move(decided);
+  const auto bad = [](const std::string& what) {
+    return fail(ErrorKind::bad_engine, fmt::format("how a plan follows from shapes cannot be read: {}", what));
+  };
+  if (r.base_->plan().devices.size() != 1) return bad("the plan is not of the host alone");
+  r.providers_ = cpu::providers();
+  try {
+    r.base_shapes_ = j.at("shapes").get<Shapes>();
+    for (const region::Binding& b : r.base_->plan().inputs) {
+      const auto shape = r.base_shapes_.find(b.name);
+      if (shape == r.base_shapes_.end() || shape->second != b.type.shape)
+        return bad(fmt::format("it has other shapes of input \"{}\"", b.name));
+    }
+    for (const nlohmann::json& d : j.at("dimensions")) {
+      Dimension& to = r.dimensions_.emplace_back();
+      to.at = d.at("at").get<decltype(to.at)>();
+      to.least = d.at("least").get<std::int64_t>(), to.most = d.at("most").get<std::int64_t>();
+      if (to.at.empty() || to.least < 0 || to.most < to.least) return bad("a dimension without a place or a range");
+      for (const auto& [input, axis] : to.at) {
+        const auto shape = r.base_shapes_.find(input);
+        if (shape == r.base_shapes_.end() || axis >= shape->second.size())
+          return bad(fmt::format("dimension {} of \"{}\"", axis, input));
+      }
+    }
+    if (r.dimensions_.empty() || r.dimensions_.size() > kMostDimensions)
+      return bad(fmt::format("{} dimensions", r.dimensions_.size()));
+    OCTAVO_TRY(r.extents_, plan::Parametric::from_json(j.at("extents"), data, r.dimensions_.size()));
+  } catch (const nlohmann::json::exception& e) {
+    return bad(e.what());
+  }
+  if (const Status ready = r.prepare(); !ready) return bad(ready.error().message);
   return std::shared_ptr<const Resizer>(std::move(out));
 }
 
@@ -379,8 +491,7 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   if (!point) return no("the shapes are outside of what was found to be alike");
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options_.cpu));
   const cpu::CapScope cap(most);
-  region::Plan plan = plan_;
-  if (!extents_.set(plan, *point)) return no("an extent is too large");
+  OCTAVO_TRY(region::Plan plan, plan_at(*point, shapes));
   // Reading regions again is most of the work beside making kernels, which is shared among cores too.
   const int regions = static_cast<int>(plan.regions.size());
   std::vector<char> packed_otherwise(plan.regions.size(), 0);
@@ -398,7 +509,6 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
     if (packed_otherwise[i] != 0)
       return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", plan.regions[i].name));
   }
-  plan::plan_memory(plan);
   std::map<region::BufferId, std::span<const std::byte>> others;
   for (const auto& [id, begin] : growing_at_) {
     const auto bytes = static_cast<std::size_t>(plan.buffers[static_cast<std::size_t>(id)].bytes);
@@ -406,7 +516,7 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
     others[id] = {growing_->data() + begin, bytes};
   }
   if (decided_->images > 1) {
-    const std::int64_t images = shapes.at(base_->plan().inputs.front().name).front();
+    const std::int64_t images = images_of(shapes);
     const int threads = options_.plan.threads > 0 ? options_.plan.threads : engine::available_cores();
     if (images > 1) plan::repeat(plan, images, threads);
   }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,18 @@ class Resizer {
 
   /// The engine for these shapes of all inputs. Errors: `unsupported` where it cannot be made in this way, and has to be planned.
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes) const;
+  /// Are these shapes among those that the extents hold for?
+  [[nodiscard]] bool covers(const Shapes& shapes) const { return point_of(shapes).has_value(); }
+  /// Bytes of the arenas of one run for the largest shapes of the range; 0: too large to say.
+  [[nodiscard]] std::size_t most_arena_bytes() const;
+
+  /// For engine files, beside the plan of `base` and the decisions; `data`: longer contents of constants.
+  [[nodiscard]] nlohmann::json to_json(std::vector<std::byte>& data) const;
+  /// Trusts nothing of `j` and `data`. `options`: those that `base` was built with. Errors: bad_engine.
+  [[nodiscard]] static Result<std::shared_ptr<const Resizer>> from_json(const nlohmann::json& j, std::span<const std::byte> data,
+                                                                        const PipelineOptions& options,
+                                                                        std::shared_ptr<const engine::Engine> base,
+                                                                        std::shared_ptr<const plan::Decided> decided);
 
  private:
   /// An open dimension, and where it is.
@@ -43,6 +56,7 @@ class Resizer {
   Resizer() = default;
   [[nodiscard]] std::optional<plan::Point> point_of(const Shapes& shapes) const;
   [[nodiscard]] Shapes shapes_at(const plan::Point& point) const;
+  [[nodiscard]] std::int64_t images_of(const Shapes& shapes) const;
   [[nodiscard]] Result<plan::Parametric> fit(const Session& session) const;
   [[nodiscard]] Status open_kernels();
   [[nodiscard]] Status restart(region::Plan& plan, std::map<region::BufferId, std::span<const std::byte>>& others) const;
@@ -54,6 +68,8 @@ class Resizer {
     std::map<std::string, Code, std::less<>> of;
     std::uint64_t late = 0;  ///< compiled when a shape came
   };
+  [[nodiscard]] Status prepare();
+  [[nodiscard]] Result<region::Plan> plan_at(const plan::Point& point, const Shapes& shapes) const;
 
   PipelineOptions options_;
   Shapes base_shapes_;
@@ -69,6 +85,7 @@ class Resizer {
   std::shared_ptr<const void> keeps_;              ///< growing_ and codes_
   std::vector<std::shared_ptr<const void>> held_;  ///< by the device: codes_
   std::map<region::BufferId, std::size_t> growing_at_;
+  bool of_file_ = false;  ///< extents are verified before they are used
 };
 
 }  // namespace octavo::api

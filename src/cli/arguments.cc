@@ -2,11 +2,43 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <type_traits>
 
 namespace octavo::cli {
+namespace {
+
+/// Every value that is taken as this type is one: the library accepts "nan" and "inf" as numbers, within every range too, and makes large numbers
+/// of negative ones where no sign is stored.
+template <class T>
+void check_numbers(CLI::Option& option) {
+  constexpr bool real =
+      std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>> || std::is_same_v<T, std::vector<double>>;
+  const auto add = [&](auto why) {
+    option.check(CLI::Validator([why](std::string& text) { return std::string(why(text)); }, "", ""));
+  };
+  if constexpr (real) {
+    add([](const std::string& text) {
+      double value = 0;
+      return CLI::detail::lexical_cast(text, value) && !std::isfinite(value) ? "Value " + text + " is not a finite number" : "";
+    });
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    add([](const std::string& text) {
+      std::uint64_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return error == std::errc() && end == text.data() + text.size()
+                 ? ""
+                 : "Value " + text + " is not a whole number from 0 to 2^64 - 1";
+    });
+  }
+}
+
+}  // namespace
 
 Option* Option::type_name(const std::string& name) {
   option_->type_name(name);
@@ -96,11 +128,15 @@ Option* Arguments::keep(CLI::Option* option) {
 
 template <class T>
 Option* Arguments::add_option(const std::string& names, T& to, const std::string& help) {
-  return keep(app_->add_option(names, to, help));
+  CLI::Option* option = app_->add_option(names, to, help);
+  check_numbers<T>(*option);
+  return keep(option);
 }
 template <class T>
 Option* Arguments::add_option_function(const std::string& names, std::function<void(const T&)> take, const std::string& help) {
-  return keep(app_->add_option_function<T>(names, take, help));
+  CLI::Option* option = app_->add_option_function<T>(names, take, help);
+  check_numbers<T>(*option);
+  return keep(option);
 }
 template Option* Arguments::add_option(const std::string&, std::string&, const std::string&);
 template Option* Arguments::add_option(const std::string&, int&, const std::string&);

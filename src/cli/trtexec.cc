@@ -190,6 +190,7 @@ using Calls = std::vector<std::vector<std::string>>;
 Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector<std::string>& arguments) {
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
   std::string model, engine, saved, opt, measuring;
+  std::vector<std::string> shapes;  // with the option, and with a value that stands apart
   bool skip = false, range = false;
   // Values of options that octavo has itself may stand apart: they follow their option into its command.
   const Argument* before = nullptr;
@@ -213,6 +214,10 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
     if (name == "--optShapes") opt = value;
     range = range || name == "--minShapes" || name == "--maxShapes";
     both.push_back(a.whole);
+    if (name == "--shapes") {
+      shapes.push_back(a.whole);
+      continue;
+    }
     const Phase phase = option == nullptr ? Phase::both : option->phase;
     if (phase == Phase::run && option->take != nothing && !value_of_before) measuring = a.whole;
     if (phase != Phase::run) build.push_back(a.whole);
@@ -236,8 +241,11 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
   if (!saved.empty()) {
     build.insert(build.begin() + 1, {model, "-o", saved});
     bench.insert(bench.begin() + 1, saved);
+    // Of a file with plans for a whole range, --shapes says which one is measured, as for trtexec.
+    if (skip || !range || opt.empty()) build.insert(build.end(), shapes.begin(), shapes.end());
     if (skip) return Calls{build};
-    if (range && !opt.empty()) bench.push_back("--shapes=" + opt);  // of the plans of the file
+    if (range && shapes.empty() && !opt.empty()) shapes.push_back("--shapes=" + opt);
+    if (range) bench.insert(bench.end(), shapes.begin(), shapes.end());
     return Calls{build, bench};
   }
   both.insert(both.begin() + 1, model);  // built and measured in one process

@@ -149,6 +149,19 @@ class CpuProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "cpu"; }
 
+  /// A family's name may begin with that of another: the longest one is meant.
+  std::vector<ParameterRow> parameters_of(const Tactic& tactic) const override {
+    const Family* found = nullptr;
+    for (const Family* f : table()) {
+      const std::string_view name = f->row().name;
+      const bool fits =
+          tactic.family.starts_with(name) && (tactic.family.size() == name.size() || tactic.family[name.size()] == '.');
+      if (fits && (found == nullptr || found->row().name.size() < name.size())) found = f;
+    }
+    if (found == nullptr || tactic.provider != name()) return {};
+    return {found->row().parameters.begin(), found->row().parameters.end()};
+  }
+
   std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     for (const Family* f : families_for(region)) {

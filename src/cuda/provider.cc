@@ -76,6 +76,15 @@ class GpuProvider final : public region::Provider {
   std::string_view name() const override { return kProvider; }
   std::string_view device() const { return kProvider; }  // NOLINT
 
+  std::vector<region::ParameterRow> parameters_of(const Tactic& tactic) const override {
+    std::vector<region::ParameterRow> out;
+    for (const Family* f : families()) {
+      if (tactic.provider != kProvider || f->name() != tactic.family) continue;
+      for (const ParameterRow& row : f->parameters()) out.push_back({row.name, row.values, row.meaning});
+    }
+    return out;
+  }
+
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     if (region::is_transfer(r, plan)) return {transfer(r)};
     std::vector<Offer> out;
@@ -338,7 +347,7 @@ std::set<std::string, std::less<>> usual_choices() {
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "precision"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "horizontal", "precision"};
 }
 
 namespace {

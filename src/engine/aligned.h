@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
-#include <new>
 #include <utility>
 
 namespace octavo::engine {
@@ -13,23 +11,24 @@ inline constexpr std::size_t kAlignment = 64;  ///< of every buffer; also the sl
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Owns `bytes` bytes. Zero-filled: lanes that no kernel writes hold the same values in every run.
+/// Owns `bytes` bytes. Zero-filled: lanes that no kernel writes hold the same values in every run. Pages of large blocks are there afterwards: huge
+/// ones where the system has them.
 class AlignedBytes {
  public:
   AlignedBytes() = default;
-  explicit AlignedBytes(std::size_t bytes) : size_(bytes) {
-    const std::size_t total = round_up(bytes) + 2 * kAlignment;
-    block_ = static_cast<std::byte*>(::operator new (total, std::align_val_t{kAlignment}));
-    std::memset(block_, 0, total);
-  }
+  /// Throws std::bad_alloc.
+  explicit AlignedBytes(std::size_t bytes);
   AlignedBytes(AlignedBytes&& other) noexcept
-      : block_(std::exchange(other.block_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : block_(std::exchange(other.block_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        mapped_(std::exchange(other.mapped_, 0)) {}
   AlignedBytes& operator=(AlignedBytes&& other) noexcept {
     std::swap(block_, other.block_);
     std::swap(size_, other.size_);
+    std::swap(mapped_, other.mapped_);
     return *this;
   }
-  ~AlignedBytes() { ::operator delete (block_, std::align_val_t{kAlignment}); }
+  ~AlignedBytes();
 
   [[nodiscard]] std::byte* data() const { return block_ == nullptr ? nullptr : block_ + kAlignment; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -37,6 +36,7 @@ class AlignedBytes {
  private:
   std::byte* block_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t mapped_ = 0;  ///< bytes of a mapping of its own; 0: from the heap
 };
 
 }  // namespace octavo::engine

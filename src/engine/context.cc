@@ -64,7 +64,8 @@ int threads_here(const region::Plan& plan) {
   return std::min(region::threads_of(plan), available_cores());
 }
 
-Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads, SharedMemory* shared) {
+Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads, SharedMemory* shared,
+                                                 std::shared_ptr<ArenaPool> pool) {
   std::unique_ptr<Context> c(new Context);
   c->engine_ = std::move(engine);
   const Engine& e = *c->engine_;
@@ -80,14 +81,19 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);
-  const std::size_t arena_stride = round_up(arena_bytes);
-  const bool there = shared != nullptr && shared->arena != nullptr && shared->arena->size() >= lanes * arena_stride;
-  try {
-    c->arena_ = there ? shared->arena : std::make_shared<AlignedBytes>(lanes * arena_stride);
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} bytes", lanes, arena_bytes));
+  const std::size_t arena_stride = c->arena_stride_ = round_up(arena_bytes);
+  if (pool != nullptr && plan.devices.size() == 1) {
+    c->pool_ = std::move(pool);
+  } else {
+    const bool there = shared != nullptr && shared->arena != nullptr && shared->arena->size() >= lanes * arena_stride;
+    try {
+      c->arena_ = there ? shared->arena : std::make_shared<AlignedBytes>(lanes * arena_stride);
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} bytes", lanes, arena_bytes));
+    }
+    if (shared != nullptr) shared->arena = c->arena_;
+    c->arena_at_ = c->arena_->data();
   }
-  if (shared != nullptr) shared->arena = c->arena_;
   c->executors_.resize(plan.devices.size());
   c->device_arenas_.resize(plan.devices.size());
   for (std::size_t d = 1; d < plan.devices.size(); ++d) {
@@ -106,11 +112,10 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
     auto& base = c->memory_[lane].base;
     base.resize(plan.buffers.size());
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-      const region::Buffer& b = plan.buffers[i];
-      if (b.kind == BufferKind::arena) base[i] = c->place_in_arena(b, lane * arena_stride);
-      if (b.kind == BufferKind::constant) base[i] = e.constant_address(static_cast<region::BufferId>(i));
+      if (plan.buffers[i].kind == BufferKind::constant) base[i] = e.constant_address(static_cast<region::BufferId>(i));
     }
   }
+  if (c->arena_at_ != nullptr) c->place_buffers();
   c->skipped_.resize(plan.regions.size());
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     if (!region::is_transfer(plan.regions[i], plan)) continue;
@@ -126,8 +131,32 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
 }
 
 std::byte* Context::place_in_arena(const region::Buffer& b, std::size_t lane_offset) const {
-  if (b.space == kHost) return arena_->data() + lane_offset + b.arena_offset;
+  if (b.space == kHost) return arena_at_ + lane_offset + b.arena_offset;
   return device_arenas_[static_cast<std::size_t>(b.space)]->address() + b.arena_offset;
+}
+
+void Context::place_buffers() {
+  const region::Plan& plan = engine_->plan();
+  for (std::size_t lane = 0; lane < memory_.size(); ++lane) {
+    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+      if (plan.buffers[i].kind == BufferKind::arena) memory_[lane].base[i] = place_in_arena(plan.buffers[i], lane * arena_stride_);
+    }
+  }
+}
+
+/// An arena of the pool for this run.
+Status Context::rent() {
+  if (pool_ == nullptr) return {};
+  try {
+    lease_ = pool_->take(arena_bytes());
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorKind::io, fmt::format("run: no memory for {} arenas of {} bytes", memory_.size(), arena_stride_));
+  }
+  if (lease_.data() != arena_at_) {
+    arena_at_ = lease_.data();
+    place_buffers();
+  }
+  return {};
 }
 
 Status Context::bind(std::span<const Address> inputs, std::span<const Address> outputs) {
@@ -269,6 +298,11 @@ Status Context::repeat(std::size_t region, const region::Memory& memory) {
 }
 
 Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
+  struct Return {
+    ArenaPool::Lease& lease;
+    ~Return() { lease = ArenaPool::Lease(); }
+  } const back{lease_};
+  OCTAVO_CHECK(rent());
   OCTAVO_CHECK(bind(inputs, outputs));
   OCTAVO_CHECK(host_->pool().ready());
   const DefaultFloatEnvironment floats;

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "engine/aligned.h"
+#include "engine/arena_pool.h"
 #include "engine/file.h"
 #include "engine/host_executor.h"
 #include "engine/source.h"
@@ -161,9 +162,11 @@ struct Address {
 class Context {
  public:
   /// `threads` of the host, 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several
-  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there.
+  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there. `pool`: of plans
+  /// that run on the host alone, each run takes its arena from there and gives it back; what it holds between runs is anything.
   [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0,
-                                                               SharedMemory* shared = nullptr);
+                                                               SharedMemory* shared = nullptr,
+                                                               std::shared_ptr<ArenaPool> pool = nullptr);
 
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
   /// aligned to their element size, exactly as many bytes; outputs overlap nothing. The outputs that say sizes of others, which are last
@@ -198,11 +201,11 @@ class Context {
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return host_->threads(); }
-  [[nodiscard]] std::size_t arena_bytes() const { return arena_->size(); }  ///< of all lanes, in host memory
+  [[nodiscard]] std::size_t arena_bytes() const { return memory_.size() * arena_stride_; }  ///< of all lanes, in host memory
   /// Working memory (zeros at first), of the host that of lane 0: what a run reads without writing it stays, for regions that are timed
-  /// alone. Not to be read or written by the host where it is another device's.
+  /// alone. Not to be read or written by the host where it is another device's. Not of a context with a pool.
   [[nodiscard]] std::byte* arena(region::DeviceId device = region::kHost) {
-    return device == region::kHost ? arena_->data() : device_arenas_[static_cast<std::size_t>(device)]->address();
+    return device == region::kHost ? arena_at_ : device_arenas_[static_cast<std::size_t>(device)]->address();
   }
   [[nodiscard]] std::size_t scratch_bytes() const { return host_->scratch_bytes(); }
 
@@ -218,6 +221,8 @@ class Context {
   [[nodiscard]] Status bind(std::span<const Address> inputs, std::span<const Address> outputs);
   [[nodiscard]] bool crosses(region::BufferId buffer, region::DeviceId device) const;
   [[nodiscard]] std::byte* place_in_arena(const region::Buffer& buffer, std::size_t lane_offset) const;
+  void place_buffers();
+  [[nodiscard]] Status rent();
   [[nodiscard]] region::Executor& executor(region::DeviceId device);
   [[nodiscard]] Status wait_for_others(region::DeviceId device);
   [[nodiscard]] Status run_regions(void* stream);
@@ -229,7 +234,11 @@ class Context {
   std::unique_ptr<HostExecutor> host_;
   std::vector<std::unique_ptr<region::Executor>> executors_;          ///< by DeviceId; of the host: null
   std::vector<std::unique_ptr<region::DeviceMemory>> device_arenas_;  ///< by DeviceId
-  std::shared_ptr<AlignedBytes> arena_;
+  std::shared_ptr<AlignedBytes> arena_;                               ///< null with a pool
+  std::shared_ptr<ArenaPool> pool_;
+  ArenaPool::Lease lease_;              ///< during a run
+  std::byte* arena_at_ = nullptr;       ///< where buffers were placed last
+  std::size_t arena_stride_ = 0;        ///< of a lane
   std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
   std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
   std::vector<Bridge> bridges_;

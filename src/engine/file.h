@@ -51,6 +51,10 @@ inline constexpr std::string_view kSummary =
 inline constexpr std::string_view kGraph = "graph";  ///< the normalized graph as text, without large constants; optional
 inline constexpr std::string_view kConstant = "constant";  ///< a constant buffer of the plan, raw; its id is its BufferId
 inline constexpr std::string_view kBuild = "build";        ///< JSON: the options of the build; optional
+// Of a file that serves a range of shapes, what api/open_file.h writes; this module does not read it.
+inline constexpr std::string_view kOpen = "open";  ///< JSON: the range, and how plans follow from those of the file
+inline constexpr std::string_view kOpenData =
+    "open-data";  ///< longer contents of a plan's constants; its id is the plan's; optional
 // What the engine was built from, for a rebuild: optional, not read by a normal load, and its checksums are compared when it is read.
 inline constexpr std::string_view kModel = "model";             ///< the ONNX file
 inline constexpr std::string_view kModelFiles = "model-files";  ///< JSON: names of its external data files

@@ -23,6 +23,7 @@ using region::BufferKind;
 std::vector<std::pair<ir::Shape, std::string>> key_of(const region::Plan& plan) {
   std::vector<std::pair<ir::Shape, std::string>> key;
   for (const Binding& b : plan.inputs) key.emplace_back(b.type.shape, region::has_value(b) ? b.format : "");
+  key.emplace_back(ir::Shape{plan.images}, "");  // a range may have the plan of a batch beside the one of its images
   return key;
 }
 
@@ -171,7 +172,8 @@ Result<std::vector<Part>> parts_of(std::span<const Section> sections, std::strin
   std::vector<Part> parts(plans);
   std::vector<std::span<const std::byte>> shared(constants);
   for (const Section& s : sections) {
-    if (s.name == section::kSet || s.name == section::kModel || s.name == section::kModelFiles || s.name == section::kModelFile)
+    if (s.name == section::kSet || s.name == section::kModel || s.name == section::kModelFiles || s.name == section::kModelFile ||
+        s.name == section::kOpen || s.name == section::kOpenData)
       continue;
     if (s.name == section::kConstant) {
       if (set == nullptr) {
@@ -221,14 +223,20 @@ Result<std::vector<Part>> parts_of(std::span<const Section> sections, std::strin
 
 Status save_set(const std::string& path, Engines engines, const Notes& notes, const std::string& private_key) {
   if (engines.size() == 1) return engines.front()->save(path, notes, private_key);
+  std::sort(engines.begin(), engines.end(), [](const auto& a, const auto& b) { return key_of(a->plan()) < key_of(b->plan()); });
+  return save_open(path, engines, {}, notes, private_key);
+}
+
+Status save_open(const std::string& path, const Engines& engines, std::span<const Section> open, const Notes& notes,
+                 const std::string& private_key) {
   if (engines.empty() || engines.size() > kMostPlans)
     return fail(ErrorKind::usage, fmt::format("save \"{}\": {} engines, a file takes 1 to {}", path, engines.size(), kMostPlans));
   if (const std::string why = why_no_set(engines); !why.empty())
     return fail(ErrorKind::usage, fmt::format("save \"{}\": the engines do not belong in one file: {}", path, why));
-  std::sort(engines.begin(), engines.end(), [](const auto& a, const auto& b) { return key_of(a->plan()) < key_of(b->plan()); });
+  const bool several = engines.size() > 1;
   std::vector<std::string> texts;  // plan and summary of each
   texts.reserve(2 * engines.size());
-  std::vector<Section> sections(1), constants;
+  std::vector<Section> sections(several ? 1 : 0), constants;
   std::unordered_multimap<std::uint64_t, std::uint32_t> known;  // constants written so far, by their hashes
   nlohmann::json table = nlohmann::json::array();
   const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
@@ -245,6 +253,10 @@ Status save_set(const std::string& path, Engines engines, const Notes& notes, co
     for (std::size_t i = 0; i < e.plan().buffers.size(); ++i) {
       if (e.plan().buffers[i].kind != BufferKind::constant) continue;
       const auto bytes = e.constant(static_cast<region::BufferId>(i));
+      if (!several) {
+        constants.push_back({section::kConstant, static_cast<std::uint32_t>(i), bytes});
+        continue;
+      }
       const std::uint64_t hash = hash64(bytes);
       auto at = static_cast<std::uint32_t>(constants.size());
       const auto [begin, end] = known.equal_range(hash);
@@ -261,8 +273,9 @@ Status save_set(const std::string& path, Engines engines, const Notes& notes, co
     table.push_back({{"constants", std::move(mine)}});
   }
   const std::string set = nlohmann::json{{"plans", std::move(table)}}.dump();
-  sections.front() = {section::kSet, 0, bytes_of(set)};
+  if (several) sections.front() = {section::kSet, 0, bytes_of(set)};
   sections.insert(sections.end(), constants.begin(), constants.end());
+  sections.insert(sections.end(), open.begin(), open.end());
   ModelBytes model;
   std::string names;
   if (const auto& source = engines.front()->origin().model; source != nullptr) {

@@ -26,6 +26,10 @@ inline constexpr std::size_t kMostPlans = 256;
 [[nodiscard]] Status save_set(const std::string& path, Engines engines, const Notes& notes = {},
                               const std::string& private_key = {});
 
+/// The same for engines that serve a range of shapes together: in the order given, with these sections beside them (kOpen, kOpenData).
+[[nodiscard]] Status save_open(const std::string& path, const Engines& engines, std::span<const Section> open,
+                               const Notes& notes = {}, const std::string& private_key = {});
+
 /// Do these belong in one file? The fact that speaks against it; empty: yes.
 [[nodiscard]] std::string why_no_set(const Engines& engines);
 

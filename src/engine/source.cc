@@ -100,6 +100,20 @@ Result<std::vector<Part>> EngineFile::parts() const {
   return parts_of(container_.sections, name_);
 }
 
+std::optional<OpenSections> EngineFile::open_sections() const {
+  std::optional<OpenSections> out;
+  for (const Section& s : container_.sections) {
+    if (s.name != section::kOpen && s.name != section::kOpenData) continue;
+    if (!out) out.emplace();
+    if (s.name == section::kOpen) {
+      out->text = s.bytes;
+    } else {
+      out->data[s.id] = s.bytes;
+    }
+  }
+  return out;
+}
+
 std::vector<Part> EngineFile::builds() const {
   std::map<std::uint32_t, Part> by_id;
   for (const Section& s : container_.sections) {

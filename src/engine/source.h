@@ -50,6 +50,12 @@ struct Part {
   [[nodiscard]] std::string about() const;                                      ///< of the summary: Engine::about
 };
 
+/// What a file that serves a range of shapes has beside its plans (api/open_file.h).
+struct OpenSections {
+  std::span<const std::byte> text;
+  std::map<std::uint32_t, std::span<const std::byte>> data;  ///< by plan
+};
+
 /// An engine file that is open: mapped, its container checked. Says who built it, and gives the model back, whatever its version.
 class EngineFile : public std::enable_shared_from_this<EngineFile> {
  public:
@@ -66,6 +72,8 @@ class EngineFile : public std::enable_shared_from_this<EngineFile> {
   [[nodiscard]] std::size_t model_bytes() const;
   /// Its plans (engine/set.h). Errors: bad_engine.
   [[nodiscard]] Result<std::vector<Part>> parts() const;
+  /// Nothing: it serves the shapes of its plans alone.
+  [[nodiscard]] std::optional<OpenSections> open_sections() const;
   /// Of each plan what files of every version have: `build` and `summary`. Empty where the options of a build are not kept.
   [[nodiscard]] std::vector<Part> builds() const;
 

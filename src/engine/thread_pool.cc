@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <system_error>
@@ -10,6 +11,7 @@
 #include "base/fork.h"
 #include "engine/float_environment.h"
 #include "engine/short_turns.h"
+#include "engine/thread_place.h"
 #include "region/host_kernel.h"
 
 namespace octavo::engine {
@@ -17,8 +19,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSpin = std::chrono::microseconds(50);
+// A thread that finds nothing to do spins for the first, looks whether it waits for a worker that has lost its core, and spins for the second.
+constexpr auto kSpin = std::chrono::microseconds(40), kLook = std::chrono::microseconds(10);
 constexpr int kMostPieces = 65535;
+/// For so many jobs after a worker had lost its core, two workers take their shares in halves too: what one has not begun, the other can take.
+constexpr int kContested = 2000;
 
 int tasks_of_piece(int tasks) {
   return (tasks - 1) / kMostPieces + 1;
@@ -35,10 +40,10 @@ inline void relax() {
 #endif
 }
 
-/// Spins until `ready()` or about 50 us have passed; true if ready. The clock is read once in 64 turns: it costs as much as a turn.
+/// Spins until `ready()` or the time has passed; true if ready. The clock is read once in 64 turns: it costs as much as a turn.
 template <class Ready>
-bool spin(const Ready& ready) {
-  const auto end = Clock::now() + kSpin;
+bool spin(const Ready& ready, Clock::duration time) {
+  const auto end = Clock::now() + time;
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
@@ -90,7 +95,11 @@ Status ThreadPool::ready() {
     job_.number.store({});
     pending_.store(0);
     sleepers_.store(0);
-    for (int i = 0; i < size_; ++i) shares_[static_cast<std::size_t>(i)].left.store({});
+    for (int i = 0; i < size_; ++i) {
+      Share& share = shares_[static_cast<std::size_t>(i)];
+      share.left.store({});
+      share.runs.store(false);
+    }
   }
   if (Status started = start_workers(); !started) {
     stop_workers();
@@ -135,8 +144,9 @@ bool ThreadPool::left_of(int worker, int pieces, std::uint32_t job, Left& seen, 
 int ThreadPool::run_own(int worker, int pieces, Number number) {
   int done = 0;
   Left seen, left;
+  const bool halves = halves_ || contested_.load(std::memory_order_relaxed) > 0;
   while (left_of(worker, pieces, number.job, seen, left)) {
-    const int begin = left.begin, count = halves_ ? (left.end - begin + 1) / 2 : left.end - begin;
+    const int begin = left.begin, count = halves ? (left.end - begin + 1) / 2 : left.end - begin;
     left.begin = static_cast<std::uint16_t>(begin + count);
     if (!shares_[static_cast<std::size_t>(worker)].left.compare_exchange_strong(seen, left)) continue;
     const int each = tasks_of_piece(number.tasks);
@@ -177,8 +187,13 @@ void ThreadPool::finish(int pieces, std::uint32_t job, int worker) {
 void ThreadPool::run_share(int worker, Number number) {
   const int pieces = pieces_of(number.tasks);
   if (worker >= std::min(pieces, size_)) return;
+  Share& own = shares_[static_cast<std::size_t>(worker)];
+  own.core.store(current_core(), std::memory_order_relaxed);
   do {
-    if (const int done = run_own(worker, pieces, number); done > 0) finish(done, number.job, worker);
+    own.runs.store(true, std::memory_order_relaxed);
+    const int done = run_own(worker, pieces, number);
+    own.runs.store(false, std::memory_order_relaxed);
+    if (done > 0) finish(done, number.job, worker);
   } while (steal(worker, pieces, number.job));
 }
 
@@ -193,6 +208,7 @@ void ThreadPool::wake_sleepers() {
 /// Everything before job `index` of the list is done: runs jobs of one task, and publishes the next that has more, or the end.
 void ThreadPool::begin_job(int index, int worker) {
   Number number{job_.first + static_cast<std::uint32_t>(list_.jobs), 0};
+  std::atomic<bool>& runs = shares_[static_cast<std::size_t>(worker)].runs;
   for (; index < list_.jobs; ++index) {
     const int tasks = list_.tasks_of(list_.at, index);
     if (tasks > 1) {
@@ -200,8 +216,13 @@ void ThreadPool::begin_job(int index, int worker) {
       pending_.store(pieces_of(tasks), std::memory_order_relaxed);
       break;
     }
-    if (tasks > 0) job_.call(job_.at, index, 0, tasks, worker);
+    if (tasks <= 0) continue;
+    runs.store(true, std::memory_order_relaxed);
+    job_.call(job_.at, index, 0, tasks, worker);
+    runs.store(false, std::memory_order_relaxed);
   }
+  job_.publisher.store({static_cast<std::int16_t>(worker), static_cast<std::int16_t>(current_core())}, std::memory_order_relaxed);
+  if (const int left = contested_.load(std::memory_order_relaxed); left > 0) contested_.store(left - 1, std::memory_order_relaxed);
   // Sequentially consistent against the sleeper's "sleepers_ += 1; test number": one of the two sees the other's write.
   job_.number.store(number);
   wake_sleepers();
@@ -223,14 +244,36 @@ void ThreadPool::dispatch(Call call, void* body, const List& list) {
     if (number.tasks == 0) return;
     seen = number.job;
     run_share(0, number);
-    wait_for_job(seen);
+    wait_for_job(seen, 0);
   }
 }
 
+/// The system's number of a worker that has tasks of the job in hand and that nobody looked at in this job; 0: none.
+int ThreadPool::late_worker(std::uint32_t job, int worker) {
+  for (int i = 1; i < size_; ++i) {
+    const int other = (worker + i) % size_;
+    Share& share = shares_[static_cast<std::size_t>(other)];
+    if (other != 0 && share.runs.load(std::memory_order_relaxed) && share.asked.exchange(job) != job) return share.thread.load();
+  }
+  return 0;
+}
+
 /// Returns when there is another job than `seen`.
-void ThreadPool::wait_for_job(std::uint32_t seen) {
+void ThreadPool::wait_for_job(std::uint32_t seen, int worker) {
   const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
-  if (moved() || (may_spin() && spin(moved))) return;
+  if (moved()) return;
+  if (may_spin()) {
+    if (spin(moved, kSpin)) return;
+    // A worker whose processor time stands still has lost its core in the middle of a task. This thread is about to sleep: the worker can go on
+    // here at once, where it would have to wait for the next tick, up to 4 ms.
+    const int late = late_worker(seen, worker);
+    const std::int64_t before = late == 0 ? -1 : processor_time(late);
+    if (spin(moved, kLook)) return;
+    if (before >= 0 && processor_time(late) == before && bring_here(late)) {
+      brought_.fetch_add(1, std::memory_order_relaxed);
+      contested_.store(kContested, std::memory_order_relaxed);
+    }
+  }
   while (!moved()) {
     // The bell first: whoever counts this thread out rings after that, so the wait ends. Read later, it could be the bell that has rung
     // already, and the thread would sleep without being counted.
@@ -241,15 +284,31 @@ void ThreadPool::wait_for_job(std::uint32_t seen) {
   }
 }
 
+/// Two threads of a pool on one core get half of it each, or less, while a busy process keeps a whole core. The system leaves it at that: it sees
+/// two threads on one core and one on the other, and so as many as before if it moved one.
+void ThreadPool::leave_shared_core(int worker) {
+  const Publisher by = job_.publisher.load(std::memory_order_relaxed);
+  const int here = current_core();
+  if (by.worker == worker || by.core != here || here < 0 || !may_spin()) return;
+  std::array<int, 256> taken{};  // of larger pools, the cores of the first
+  const int count = std::min<int>(size_, static_cast<int>(taken.size()));
+  for (int i = 0; i < count; ++i)
+    taken[static_cast<std::size_t>(i)] =
+        i == worker ? here : shares_[static_cast<std::size_t>(i)].core.load(std::memory_order_relaxed);
+  if (leave_cores({taken.data(), static_cast<std::size_t>(count)})) left_cores_.fetch_add(1, std::memory_order_relaxed);
+}
+
 void ThreadPool::work(int worker) {
   const DefaultFloatEnvironment floats;  // threads inherit their creator's rounding and flush modes
   ask_for_short_turns();
+  shares_[static_cast<std::size_t>(worker)].thread.store(current_thread());
   std::uint32_t seen = 0;
   for (;;) {
-    wait_for_job(seen);
+    wait_for_job(seen, worker);
     const Number number = job_.number.load(std::memory_order_acquire);  // jobs may have come and gone without this worker
     seen = number.job;
     if (stop_.load()) return;
+    if (number.tasks > 0) leave_shared_core(worker);
     run_share(worker, number);
   }
 }

@@ -28,7 +28,9 @@ struct CoreLoad {
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
 /// `run`. A job is done when its tasks are done; it does not wait for a worker that slept or lost its core and found no task left. All
-/// threads of a pool, the caller too, ask the system for short time slices (engine/short_turns.h).
+/// threads of a pool, the caller too, ask the system for short time slices (engine/short_turns.h). Where other processes use the cores too,
+/// workers leave a core that another thread of the pool is on, and a worker that lost its core in the middle of a task is brought to the
+/// core of a thread that waits for it (engine/thread_place.h). The calling thread is never moved.
 /// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
@@ -39,6 +41,10 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   [[nodiscard]] int size() const { return size_; }
+
+  /// How often workers were moved to another core so far: away from one that the pool uses already, or to a thread that waits for them.
+  [[nodiscard]] long left_cores() const { return left_cores_.load(std::memory_order_relaxed); }
+  [[nodiscard]] long brought() const { return brought_.load(std::memory_order_relaxed); }
 
   /// Before `run`, in a process that may have been forked since the last: starts the workers again if they were left behind in the
   /// parent. Cost: one load where nothing has to be done. Fails with `io` when the system refuses a thread.
@@ -123,7 +129,9 @@ class ThreadPool {
   int run_own(int worker, int pieces, Number number);
   bool steal(int worker, int pieces, std::uint32_t job);
   void finish(int pieces, std::uint32_t job, int worker);
-  void wait_for_job(std::uint32_t seen);
+  void wait_for_job(std::uint32_t seen, int worker);
+  [[nodiscard]] int late_worker(std::uint32_t job, int worker);
+  void leave_shared_core(int worker);
   void wake_sleepers();
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
 
@@ -131,6 +139,11 @@ class ThreadPool {
   const bool halves_;  ///< workers take their shares in halves, not in one call
   std::shared_ptr<CoreLoad> load_;
   std::vector<std::thread> workers_;
+
+  /// Who published a job, and from which core.
+  struct Publisher {
+    std::int16_t worker = 0, core = -1;
+  };
 
   static constexpr std::size_t kInline = 32;
   /// Written by the caller before `number` moves; all in the line that workers wait for. Call and body are read by those who have
@@ -140,13 +153,18 @@ class ThreadPool {
     Call call = nullptr;
     void* at = nullptr;       ///< the body: `body`, or the caller's
     std::uint32_t first = 0;  ///< number of the list's first job
+    std::atomic<Publisher> publisher{};
     alignas(void*) std::byte body[kInline] = {};
   };
   static_assert(sizeof(Job) == 64 && std::atomic<Number>::is_always_lock_free);
   struct alignas(64) Share {
     std::atomic<Left> left{};
+    std::atomic<int> core{-1};            ///< where the worker began its last job
+    std::atomic<int> thread{0};           ///< the system's number of it; 0: the caller
+    std::atomic<bool> runs{false};        ///< it may have tasks in hand
+    std::atomic<std::uint32_t> asked{0};  ///< job in which somebody looked whether it has lost its core
   };
-  static_assert(std::atomic<Left>::is_always_lock_free);
+  static_assert(std::atomic<Left>::is_always_lock_free && std::atomic<Publisher>::is_always_lock_free);
 
   Job job_;
   alignas(64) List list_;
@@ -155,6 +173,8 @@ class ThreadPool {
   alignas(64) std::atomic<int> sleepers_{0};  ///< threads that sleep, or are about to, since the bell rang last
   std::atomic<std::uint32_t> bell_{0};        ///< what they sleep on: changes when they are woken
   std::atomic<bool> stop_{false};
+  std::atomic<long> left_cores_{0}, brought_{0};
+  std::atomic<int> contested_{0};  ///< jobs for which shares are still taken in halves, because a worker had lost its core
   std::unique_ptr<Share[]> shares_;
   unsigned generation_;  ///< fork_generation() when the workers were started
 };

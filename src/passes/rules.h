@@ -7,10 +7,12 @@ namespace octavo::passes {
 
 [[nodiscard]] const rewrite::Rule& drop_identity();
 [[nodiscard]] const rewrite::Rule& drop_integer_cast();
+[[nodiscard]] const rewrite::Rule& sink_transpose();
 [[nodiscard]] const rewrite::Rule& merge_transpose();
 [[nodiscard]] const rewrite::Rule& sink_reshape();
 [[nodiscard]] const rewrite::Rule& merge_reshape();
 [[nodiscard]] const rewrite::Rule& merge_shuffle();
+[[nodiscard]] const rewrite::Rule& merge_roll();
 [[nodiscard]] const rewrite::Rule& merge_gather();
 [[nodiscard]] const rewrite::Rule& fold_constants();
 [[nodiscard]] const rewrite::Rule& fold_batch_norm();

@@ -45,17 +45,18 @@ struct Effort {
   int sets = 1;
   /// on a GPU: kernels for regions that only other plans than the default have, at most; two of each family in any case
   int other_kernels = 0;
-  /// on a GPU: seconds for compiling the kernels of the default plan, at most (0: no bound); eight of each family in any case
+  /// on a GPU: seconds for compiling the kernels of the default plan, at most (0: no bound)
   double first_seconds = 0;
+  /// on a GPU: sets of parameters of a kernel family that are compiled whatever those seconds are
+  int fewest_sets = 8;
 };
 
-inline constexpr int kFewestSets = 8;       ///< whatever first_seconds says
 inline constexpr int kFewestOtherSets = 2;  ///< whatever other_kernels says
 
 // clang-format off
 inline constexpr Effort kEfforts[] = {
     {.help = "estimates", .measures = false},
-    {.help = "kernels are measured", .sets = 8},
+    {.help = "kernels are measured", .sets = 8, .first_seconds = 25, .fewest_sets = 4},
     {.help = "plans are searched too", .searches = true, .compares_plans = true, .sets = 12, .other_kernels = 400},
     {.help = "plans are searched too", .searches = true, .compares_plans = true, .choices = 400, .combine = Combine::components, .beam = 2,
      .tactic_seconds = 15e-3, .cost_limit = 0, .variants = true, .sets = 24, .other_kernels = 1200, .first_seconds = 120},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <variant>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int kMostPower = 2;
 constexpr __int128 kMostValue = __int128{1} << 48;
+constexpr __int128 kTooLarge = __int128{1} << 60;  // and yet its product with an int64 is an int128
 
 template <class F>
 void each_fact(ir::Facts& facts, const F& f) {
@@ -87,7 +89,7 @@ std::vector<std::vector<int>> monomials(std::size_t dimensions) {
 __int128 value_of(const std::vector<int>& powers, const Point& p) {
   __int128 v = 1;
   for (std::size_t k = 0; k < powers.size(); ++k) {
-    for (int i = 0; i < powers[k]; ++i) v *= p[k];
+    for (int i = 0; i < powers[k]; ++i) v = std::clamp(v * p[k], -kTooLarge, kTooLarge);
   }
   return v;
 }
@@ -223,7 +225,7 @@ std::optional<std::vector<std::int64_t>> Parametric::at(const Point& point) cons
   std::vector<std::int64_t> value(sums_.size());
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     __int128 v = 0;
-    for (const Term& t : sums_[i]) v += t.factor * value_of(t.powers, point);
+    for (const Term& t : sums_[i]) v += t.factor * value_of(t.powers, point);  // two terms of 2^123 at most
     if (v > kMostValue || v < -kMostValue) return std::nullopt;
     value[i] = static_cast<std::int64_t>(v);
   }
@@ -287,6 +289,66 @@ bool Parametric::agrees(const region::Plan& given, const Point& point) const {
   for (region::Region& r : plan.regions) each_extent(r, compare);
   each_outer_extent(plan, buffers_, growing_, compare);
   return same && i == which_.size();
+}
+
+nlohmann::json Parametric::to_json(std::vector<std::byte>& data) const {
+  nlohmann::json sums = nlohmann::json::array(), growing = nlohmann::json::array();
+  for (const Sum& sum : sums_) {
+    nlohmann::json terms = nlohmann::json::array();
+    for (const Term& t : sum) terms.push_back({t.factor, t.powers});
+    sums.push_back(std::move(terms));
+  }
+  for (const auto& [id, tensor] : growing_) {
+    growing.push_back({id, ir::name_of(tensor.dtype()), tensor.shape()});
+    data.insert(data.end(), tensor.bytes().begin(), tensor.bytes().end());
+  }
+  return {{"which", which_}, {"sums", sums}, {"growing", growing}, {"buffers", buffers_}, {"varies", varies_}};
+}
+
+Result<Parametric> Parametric::from_json(const nlohmann::json& j, std::span<const std::byte> data, std::size_t dimensions) {
+  const auto bad = [](const std::string& what) {
+    return fail(ErrorKind::bad_engine, fmt::format("the extents of a plan cannot be read: {}", what));
+  };
+  try {
+    Parametric out;
+    out.which_ = j.at("which").get<std::vector<std::uint32_t>>();
+    out.varies_ = j.at("varies").get<std::vector<char>>();
+    out.buffers_ = j.at("buffers").get<std::size_t>();
+    for (const nlohmann::json& terms : j.at("sums")) {
+      Sum sum;
+      for (const nlohmann::json& t : terms) sum.push_back({t.at(0).get<std::int64_t>(), t.at(1).get<std::vector<int>>()});
+      bool sound = !sum.empty() && sum.size() <= 2;
+      for (const Term& t : sum) {
+        sound = sound && t.powers.size() == dimensions;
+        for (const int power : t.powers) sound = sound && power >= 0 && power <= kMostPower;
+      }
+      if (!sound) return bad("a sum of other terms than c * n^a * m^b");
+      out.sums_.push_back(std::move(sum));
+    }
+    for (const std::uint32_t sum : out.which_) {
+      if (sum >= out.sums_.size()) return bad(fmt::format("sum {} of {}", sum, out.sums_.size()));
+    }
+    for (const nlohmann::json& g : j.at("growing")) {
+      ir::DType dtype{};
+      const auto shape = g.at(2).get<ir::Shape>();
+      const bool known = ir::parse_dtype(g.at(1).get<std::string>(), dtype);
+      std::size_t bytes = known ? ir::size_of(dtype) : 0;
+      for (const std::int64_t d : shape) {
+        if (d < 0 || (d > 0 && bytes > data.size() / static_cast<std::size_t>(d)))
+          return bad("a constant that is longer than its data");
+        bytes *= static_cast<std::size_t>(d);
+      }
+      if (!known || bytes > data.size()) return bad("a constant that is longer than its data");
+      ir::Tensor tensor(dtype, shape);
+      if (tensor.bytes().size() != bytes) return bad("a constant of another size than its data");
+      if (bytes > 0) std::memcpy(tensor.mutable_bytes().data(), data.data(), bytes);
+      data = data.subspan(bytes);
+      out.growing_.emplace(g.at(0).get<region::BufferId>(), std::move(tensor));
+    }
+    return out;
+  } catch (const nlohmann::json::exception& e) {
+    return bad(e.what());
+  }
 }
 
 }  // namespace octavo::plan

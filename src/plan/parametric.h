@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,12 @@ class Parametric {
   [[nodiscard]] bool varies(std::size_t region) const { return varies_[region] != 0; }
   /// Constants whose length depends on the point: the longest contents that there were.
   [[nodiscard]] const std::map<region::BufferId, ir::Tensor>& growing() const { return growing_; }
+
+  /// For engine files; the contents of `growing` go into `data`, one behind the other.
+  [[nodiscard]] nlohmann::json to_json(std::vector<std::byte>& data) const;
+  /// Trusts nothing; `agrees` has to be asked before `set`. `dimensions`: of points. Errors: bad_engine, for what to_json does not write.
+  [[nodiscard]] static Result<Parametric> from_json(const nlohmann::json& j, std::span<const std::byte> data,
+                                                    std::size_t dimensions);
 
  private:
   struct Term {

@@ -73,6 +73,20 @@ struct Prepared {
   std::vector<rewrite::RunReport> reports;
 };
 
+/// Float rules and laws of a graph in normal form, in turn until neither finds anything: a rule that moves an operator may leave a view where a law
+/// moves it on, and a view that has moved may let an operator move. GELU with a pair behind each of its operators takes several rounds.
+Status settle(ir::Graph& g, const rewrite::RunOptions& laws, const rewrite::RunOptions& floats,
+              std::vector<rewrite::RunReport>& reports) {
+  constexpr int kMostRounds = 32;  // each moves operators towards the products in front of them
+  for (int round = 0; round < kMostRounds; ++round) {
+    OCTAVO_TRY(reports.emplace_back(), rewrite::run(g, passes::float_rules(), floats));
+    if (reports.back().applied.empty()) break;
+    OCTAVO_TRY(reports.emplace_back(), quant::normalize(g, laws));
+    if (reports.back().applied.empty()) break;
+  }
+  return {};
+}
+
 /// Ranges are written onto their values, the laws bring the graph into normal form, inputs and outputs get the memory that their
 /// callers want, and float rules clean up. Where views are permitted, normalization is folded into weights later: codes are made of
 /// the model's own weights, as exporters of Q/DQ do.
@@ -91,7 +105,7 @@ Result<Prepared> prepare(ir::Graph graph, const PlanOptions& options, const Rule
   }
   rewrite::RunOptions floats = rules.floats;
   if (permits(options)) floats.disabled.insert("fold-batch-norm");
-  OCTAVO_TRY(out.reports.emplace_back(), rewrite::run(graph, passes::float_rules(), floats));
+  OCTAVO_CHECK(settle(graph, rules.laws, floats, out.reports));
   out.graph = std::move(graph);
   return out;
 }
@@ -104,7 +118,7 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
   if (permits(options)) {
     OCTAVO_TRY(form.permitted, permit(form.graph, options, choices));
     OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
-    OCTAVO_TRY(form.reports.emplace_back(), rewrite::run(form.graph, passes::float_rules(), rules.floats));
+    OCTAVO_CHECK(settle(form.graph, rules.laws, rules.floats, form.reports));
   }
   OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
   for (auto& [node, why] : narrow(form.graph, storage_of(options, form.permitted))) {
@@ -120,8 +134,9 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
 Result<ir::Graph> exact_form(const ir::Graph& prepared, const Rules& rules) {
   ir::Graph g = prepared;
   OCTAVO_TRY(const auto first, quant::normalize(g, rules.laws));
-  OCTAVO_TRY(const auto second, rewrite::run(g, passes::float_rules(), rules.floats));
-  OCTAVO_TRY(const auto third, quant::normalize(g, rules.laws));
+  std::vector<rewrite::RunReport> reports;
+  OCTAVO_CHECK(settle(g, rules.laws, rules.floats, reports));
+  OCTAVO_TRY(const auto last, quant::normalize(g, rules.laws));
   return g;
 }
 

@@ -99,8 +99,9 @@ std::string key_of(const nb::object& key) {
 }
 
 Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade) {
-  if (threads && *threads < 1)
-    throw Exception(Exception::Kind::usage, "threads=" + std::to_string(*threads) + ": give at least 1, or None");
+  if (threads && (*threads < 1 || *threads > 1024))  // as --threads, and as build
+    throw Exception(Exception::Kind::usage,
+                    "threads=" + std::to_string(*threads) + ": give a whole number from 1 to 1024, or None for every core");
   if (code != "file" && code != "rebuild")
     throw Exception(Exception::Kind::usage, "code=\"" + code + "\": known are \"file\" and \"rebuild\"");
   octavo::LoadOptions options;
@@ -221,9 +222,10 @@ NB_MODULE(_octavo, m) {
           },
           "path"_a,
           "Writes the engine to a file; equal inputs give equal bytes. An existing file is replaced whole or not at all. An open "
-          "engine writes\n"
-          "all that it keeps by now, in one file, which holds equal weights once: loaded, it runs for their shapes and values and "
-          "builds nothing.\n"
+          "engine with profiles\n"
+          "writes the plans that were tuned: loaded, it runs for every shape of its range. Other open engines write all that they "
+          "keep by now: loaded,\n"
+          "they run for these shapes and values. Equal weights are written once.\n"
           "Raises FileError; UsageError while an open engine has built none.")
       .def_static("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
                   "upgrade"_a = true, kLoadDoc)
@@ -255,6 +257,23 @@ NB_MODULE(_octavo, m) {
           "What the model file says of itself, a dict: producer_name, graph_name, domain, description, graph_description, version, "
           "and\n"
           "metadata, {str: str}. Engine files keep it.")
+      .def_prop_ro(
+          "memory",
+          [](const Engine& e) {
+            octavo::MemoryUse use;
+            {
+              const nb::gil_scoped_release release;
+              use = e.memory();
+            }
+            nb::dict out;
+            out["constants"] = use.constants, out["working"] = use.working, out["held"] = use.held;
+            out["working_most"] = use.working_most == 0 ? nb::object(nb::none()) : nb::cast(use.working_most);
+            return out;
+          },
+          "Bytes, a dict: constants (weights and tables), working (working memory of one run; of an open engine for the largest "
+          "shapes that it has run),\n"
+          "working_most (for the largest shapes of its range; None where that is not known), held (working memory that is kept "
+          "for runs now).")
       .def_prop_ro("_builds", &Engine::builds)
       .def("_with_engines",
            [](const Engine& e, const nb::bytes& engines) {

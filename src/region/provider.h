@@ -11,6 +11,7 @@
 
 #include "base/reason.h"
 #include "base/result.h"
+#include "region/family.h"
 #include "region/region.h"
 #include "region/tactic.h"
 
@@ -73,6 +74,8 @@ class Provider {
   [[nodiscard]] virtual bool knows(const Tactic& tactic) const { return tactic.provider == name(); }
   /// DeviceUse::name of the device that its kernels run on.
   [[nodiscard]] virtual std::string_view device() const { return "host"; }
+  /// What the parameters of one of its tactics mean, those of its parts apart. Empty: it has none, or is not one of them.
+  [[nodiscard]] virtual std::vector<ParameterRow> parameters_of(const Tactic&) const { return {}; }
   /// Every tactic this provider knows for the kind of region, each taken or refused with a reason; of a family's sets of parameters
   /// those that it prefers, without having measured any. Must not depend on addresses or time.
   [[nodiscard]] virtual std::vector<Offer> offers(const Region& region, const Plan& plan) const = 0;

@@ -1,12 +1,14 @@
 // The plan as text and as JSON: the regions with their ONNX nodes, precisions, tactics and reasons.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "region/family.h"
 #include "region/region.h"
 
 namespace octavo::report {
@@ -27,9 +29,11 @@ struct Filter {
 /// One line for each region (number, precision, tactic, ONNX nodes, reason), and the totals. "conv1 + relu1 (+4)": four more nodes, mostly Q/DQ,
 /// are part of it; `details` lists them.
 [[nodiscard]] std::string table(const region::Plan& plan);
-/// Everything about the given regions: nodes, tensors with types and scales, programs, costs, and each alternative with its
-/// refusal.
-[[nodiscard]] std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions);
+/// What the parameters of a tactic mean, those of its parts apart (region::Provider::parameters_of).
+using Meanings = std::function<std::vector<region::ParameterRow>(const region::Tactic&)>;
+/// Everything about the given regions: nodes, tensors with types and scales, programs, costs, the parameters of the tactic with their
+/// meaning, and each alternative with its refusal.
+[[nodiscard]] std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions, const Meanings& meanings);
 /// The same as JSON, with the totals; keys sorted, the same text for the same plan. `plan_hash`: the engine's (its plan has no
 /// constants left to hash). `laws`: the applied rules; null if they were not kept (engine files). `built_by`: as report::document.
 [[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,

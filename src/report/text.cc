@@ -61,6 +61,17 @@ void line(std::string& out, std::string_view label, std::string_view text) {
   out += fmt::format("  {:<14}{}\n", label, text);
 }
 
+/// The parameters of a tactic and of its parts, each with its meaning.
+void add_parameters(std::string& out, const region::Tactic& tactic, const Meanings& meanings) {
+  const std::vector<region::ParameterRow> rows = meanings(tactic);
+  for (const auto& [name, value] : tactic.parameters) {
+    const auto row = std::ranges::find(rows, name, &region::ParameterRow::name);
+    line(out, "parameter",
+         row == rows.end() ? fmt::format("{}={}", name, value) : fmt::format("{}={}: {}", name, value, row->meaning));
+  }
+  for (const region::Tactic& part : tactic.parts) add_parameters(out, part, meanings);
+}
+
 }  // namespace
 
 std::string brief(const ir::Quantizer& q) {
@@ -106,7 +117,7 @@ std::string table(const region::Plan& plan) {
   return out + summary(plan);
 }
 
-std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions) {
+std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions, const Meanings& meanings) {
   std::string out;
   for (const std::size_t i : regions) {
     const auto& r = plan.regions[i];
@@ -115,6 +126,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     out += fmt::format("region {}: {}\n", i, r.name);
     line(out, "precision", to_string(r.precision));
     line(out, "tactic", fmt::format("{} ({})", r.tactic.name(), r.tactic.vector ? "vector kernel" : "portable code"));
+    add_parameters(out, r.tactic, meanings);
     if (r.seconds >= 0)
       line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, measured(plan) ? "measured" : "an estimate"));
     line(out, "reason", sentences(r.reasons));

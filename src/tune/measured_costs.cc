@@ -199,7 +199,7 @@ std::vector<char> MeasuredCosts::among_first(const region::Region& region, const
   if (first && effort_.first_seconds > 0 && options_.compile_seconds > 0) {
     const double kernels = effort_.first_seconds * options_.cores / options_.compile_seconds;
     const double families = static_cast<double>(std::max<std::size_t>(taken.size(), 1));
-    most = static_cast<int>(std::clamp<double>(kernels / static_cast<double>(first_.size()) / families, plan::kFewestSets, most));
+    most = static_cast<int>(std::clamp<double>(kernels / static_cast<double>(first_.size()) / families, effort_.fewest_sets, most));
   }
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (offers[i].refusal.empty()) out[i] = taken[offers[i].tactic.family]++ < most ? 1 : 0;

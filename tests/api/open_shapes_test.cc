@@ -2,7 +2,9 @@
 // was built for them alone.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -152,15 +154,138 @@ TEST(OpenShapes, AResizedEngineIsNotPlannedAndHasTheConstantsOfItsBase) {
   }
 }
 
-/// Random sequences of shapes in four threads; for the sanitizers. OCTAVO_SEQUENCES: how many.
+/// `most`: of the batch.
+BuildOptions ranged(int effort, std::int64_t most, bool keep_model = true) {
+  BuildOptions o = options(effort);
+  o.profiles["image"] = {shapes(1).at("image"), shapes(4).at("image"), shapes(most).at("image")};
+  o.keep_model = keep_model;
+  return o;
+}
+
+TEST(OpenShapes, AFileServesItsRangeAndTimesNothing) {
+  for (const int effort : {0, 1}) {
+    for (const bool keep_model : {true, false}) {
+      const Engine built = Engine::build(kModel, ranged(effort, 16, keep_model));
+      const std::vector<std::byte> file = built.bytes();
+      BuildOptions one = options(effort);
+      one.shapes = shapes(4);
+      one.keep_model = keep_model;
+      const std::size_t single = Engine::build(kModel, one).bytes().size();
+      std::printf("effort %d, model %d: %zu bytes, for one shape %zu\n", effort, keep_model ? 1 : 0, file.size(), single);
+      const Engine loaded = Engine::load(file, 2);
+      EXPECT_TRUE(loaded.open());
+      EXPECT_EQ(loaded.inputs().at(0).shape, (Shape{-1, 1, 16, 16}));
+      const std::uint64_t before = tune::measurements();
+      for (const std::int64_t n : {1, 2, 3, 4, 5, 9, 16}) {
+        BuildOptions own = options(0);
+        own.shapes = shapes(n);
+        expect_equal(run(loaded, n, static_cast<unsigned>(n)), run(Engine::build(kModel, own), n, static_cast<unsigned>(n)), n);
+      }
+      EXPECT_EQ(tune::measurements(), before) << "a run has timed something";
+      for (const std::int64_t n : {0, 17}) {
+        try {
+          (void)run(loaded, n, 1);
+          ADD_FAILURE() << "a batch of " << n << " is out of range";
+        } catch (const Exception& e) {
+          EXPECT_EQ(e.kind(), Exception::Kind::bad_input);
+          EXPECT_NE(std::string(e.what()).find("its profile goes from 1 to 16"), std::string::npos) << e.what();
+          EXPECT_NE(std::string(e.what()).find("to do: widen the range"), std::string::npos) << e.what();
+        }
+      }
+      EXPECT_EQ(loaded.bytes(), file);  // what was run in between leaves nothing behind
+    }
+  }
+}
+
+TEST(OpenShapes, DamagedRangesAreRefused) {
+  const std::vector<std::byte> file = Engine::build(kModel, ranged(0, 8, false)).bytes();
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const std::size_t open = text.find("\"follows\"");
+  ASSERT_NE(open, std::string_view::npos);
+  int refused = 0;
+  for (std::size_t at = open; at < std::min(file.size(), open + 4000); at += 37) {
+    std::vector<std::byte> other = file;
+    other[at] ^= std::byte{1};
+    try {
+      (void)Engine::load(other, 1);
+    } catch (const Exception& e) {
+      EXPECT_EQ(e.kind(), Exception::Kind::bad_engine) << e.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(OpenShapes, ForgedExtentsAreRefused) {
+  const auto session = Session::open(kModel);
+  ASSERT_TRUE(session);
+  PipelineOptions o;
+  o.plan.effort = 0;
+  o.plan.disabled = {"fuse-conv-pool"};
+  o.import.default_batch = 0;
+  o.import.shapes = shapes(4);
+  onnx::LateValues none;
+  const auto base = (*session)->build(o, none);
+  ASSERT_TRUE(base);
+  const ShapeRanges range{{"image", {shapes(1).at("image"), shapes(4).at("image"), shapes(16).at("image")}}};
+  const auto inputs = (*session)->inputs();
+  const auto made = Resizer::create(**session, o, *inputs, range, shapes(4), base->engine, base->decided.front());
+  ASSERT_TRUE(made) << made.error().message;
+  std::vector<std::byte> data;
+  const nlohmann::json sound = (*made)->to_json(data);
+  ASSERT_TRUE(Resizer::from_json(sound, data, o, base->engine, base->decided.front()));
+  std::mt19937 random(36);
+  int refused = 0, later = 0;
+  for (int i = 0; i < 300; ++i) {
+    nlohmann::json forged = sound;
+    auto& sums = forged["extents"]["sums"];
+    auto& which = forged["extents"]["which"];
+    switch (random() % 4) {
+      case 0: sums[random() % sums.size()][0][0] = static_cast<std::int64_t>(random()) - (std::int64_t{1} << 31); break;
+      case 1: sums[random() % sums.size()][0][1][0] = static_cast<int>(random() % 4); break;
+      case 2: which[random() % which.size()] = random() % (sums.size() + 1); break;
+      default: sums[random() % sums.size()].push_back({-(std::int64_t{1} << (random() % 62)), {1}}); break;
+    }
+    const auto read = Resizer::from_json(forged, data, o, base->engine, base->decided.front());
+    if (!read) {
+      EXPECT_EQ(read.error().kind, ErrorKind::bad_engine) << read.error().message;
+      ++refused;
+      continue;
+    }
+    for (const std::int64_t n : {1, 3, 16}) later += (*read)->at(shapes(n)) ? 0 : 1;  // an error or a sound plan, never a crash
+  }
+  std::printf("%d of 300 refused when they are read, %d shapes of the others\n", refused, later);
+  EXPECT_GT(refused, 100);
+}
+
+TEST(OpenShapes, AllShapesShareTheirWorkingMemory) {
+  const Engine e = Engine::build(kModel, ranged(1, 32));
+  (void)run(e, 32, 1);
+  const MemoryUse largest = e.memory();
+  EXPECT_GT(largest.working, 0U);
+  EXPECT_GE(largest.working_most, largest.working);
+  for (std::int64_t n = 1; n <= 32; ++n) (void)run(e, n, 1);
+  const MemoryUse after = e.memory();
+  EXPECT_LE(after.held, largest.working_most);
+  EXPECT_LE(after.working, after.working_most);
+  e.trim();
+  EXPECT_EQ(e.memory().held, 0U);
+  EXPECT_EQ(run(e, 3, 7).begin()->second.bytes, run(e, 3, 7).begin()->second.bytes);
+}
+
+/// Random sequences of shapes in four threads, which share arenas while a thread tunes what occurs often; for the sanitizers. OCTAVO_SEQUENCES: how many.
 TEST(OpenShapes, FourThreadsWithAnyShapes) {
   const char* given = std::getenv("OCTAVO_SEQUENCES");
   const int sequences = given == nullptr ? 20 : std::atoi(given);
   BuildOptions o = options(1);
   o.most_engines = 4;  // engines come and go
-  const Engine open = Engine::build(kModel, o);
+  BuildOptions tuning = ranged(1, 12);
+  tuning.late = "background";
+  tuning.most_engines = 12;
+  const Engine open = Engine::build(kModel, o), background = Engine::build(kModel, tuning);
   (void)open.tune(shapes(1));
   (void)open.tune(shapes(4));
+  const Engine loaded = Engine::load(background.bytes(), 2);
   std::map<std::int64_t, std::map<std::string, Array>> expected;
   for (std::int64_t n = 1; n <= 12; ++n) expected[n] = run(open, n, 3);
   std::atomic<int> wrong{0};
@@ -171,8 +296,11 @@ TEST(OpenShapes, FourThreadsWithAnyShapes) {
       for (int i = 0; i < sequences; ++i) {
         for (int k = 0; k < 5; ++k) {
           const auto n = static_cast<std::int64_t>(random() % 12 + 1);
-          const auto got = run(open, n, 3);
+          const unsigned which = random() % 3;
+          const Engine& engine = which == 0 ? open : which == 1 ? background : loaded;
+          const auto got = run(engine, n, 3);
           for (const auto& [name, array] : got) wrong += array.bytes == expected[n].at(name).bytes ? 0 : 1;
+          if (random() % 64 == 0) engine.trim();
         }
       }
     });

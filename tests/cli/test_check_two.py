@@ -70,6 +70,16 @@ def test_eval_matches_by_position_too(files):
     assert "inputs are matched by position: image -> pixels" in done.stderr and "equal" in done.stdout
 
 
+def test_shapes_of_eval_are_those_of_the_first_model(files):
+    """--shapes names inputs of the first model; the others are built for the same shapes, whatever their inputs are called."""
+    data = ["--data", DIGITS / "images", "--scale", "1/255", "--threads", "1"]
+    done = subprocess.run([OCTAVO, "eval", FP32, files / "renamed.onnx", files / "fp32.octavo", *data, "--shapes", "image:1x1x16x16"], capture_output=True, text=True,
+                          check=False, timeout=300)
+    assert done.returncode == 0 and "renamed.onnx: inputs are matched by position: image -> pixels" in done.stderr, done.stderr
+    done = subprocess.run([OCTAVO, "eval", FP32, files / "renamed.onnx", *data, "--shapes", "pixels:1x1x16x16"], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2 and '"pixels"' in done.stderr, done.stderr
+
+
 def test_a_difference_is_found_and_named(files):
     done = check(FP32, files / "changed.onnx", *QUICK, "--input", PICTURE, "--scale", "1/255", code=1)
     assert "DIFFERENT" in done.stdout and '"head": the largest difference is at [0,3]' in done.stdout and "1 of 10" in done.stdout

@@ -19,6 +19,10 @@ ENGINE_COMMANDS = ("run", "bench", "profile", "explain", "view", "check", "eval"
 MODEL_COMMANDS = (*ENGINE_COMMANDS, "build", "doctor", "advise", "quantize")
 COMMANDS = (*MODEL_COMMANDS, "convert", "rebuild", "cache show", "cache diff", "cache merge", "cache pin", "cache unpin", "cache prune")
 NAMES_IN_HELP = re.compile(r"^  +((?:-\w,)?--?[\w-]+(?:,--\w+)*)(?: |$)", re.M)
+TYPES_IN_HELP = re.compile(r"^  +((?:-\w,)?--?[\w-]+(?:,--\w+)*) (\S.*?)(?:  |$)", re.M)
+# What options take that are no numbers, as --help names it. A word that is not here is a number's.
+TEXTS = {"FILE", "FILE|DIR", "FOLDER", "PATH", "NAME", "LEVEL", "RULE", "CHOICE", "PATTERN=TYPE", "NAME=FORMAT", "FORMATS", "FORMAT", "TYPE", "KEY", "TEXT", "PUBLIC.pem",
+         "PRIVATE.pem", "ENGINE", "demand|permit", "file|rebuild", "LAYOUT"}
 
 
 @dataclasses.dataclass
@@ -222,6 +226,30 @@ def test_every_option_has_a_row(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_numbers_that_are_none_are_refused_by_name(command, folder):
+    """Every option that --help does not say takes text: "nan" and the like are no values of it."""
+    _, text = octavo(*command.split(), "--help")
+    wrong, tried = [], 0
+    for names, kind in TYPES_IN_HELP.findall(text.split("\nPositionals")[-1]):
+        if re.split(r"[: ]", kind)[0] in TEXTS or "{" in kind:
+            continue
+        option = next(n for n in names.split(",") if n.startswith("--"))
+        row = row_of(command, option)
+        row = row if isinstance(row, Row) else Row([], "")
+        plain = in_folder(line(command, dataclasses.replace(row, drop=(*row.drop, option)), True)[:-len(row.args) or None], folder)
+        for value in ("nan", "-inf", "1e400", "", *(["-1"] if " in [" in kind or option == "--seed" else [])):
+            if option == "--threads" and not value:
+                continue  # trtexec's flag
+            tried += 1
+            code, said = octavo(*plain, f"{option}={value}")
+            errors = [said_line for said_line in said.splitlines() if said_line.startswith("error: ")]
+            if code != 2 or not any(name in errors[0] for name in names.split(",")):
+                wrong.append(f"{option}={value}: code {code}\n{said[-300:]}")
+    assert not wrong, "\n".join(wrong)
+    assert tried or command in ("convert", "rebuild", "cache show", "cache diff", "cache merge", "cache prune"), "no option takes a number"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_changes_something_or_is_refused(command, folder):
     wrong = []
     without = {}
@@ -277,6 +305,24 @@ def test_shapes_of_an_engine_file(folder):
     assert code != 0 and "image" in text, text
     code, text = octavo(f"--loadEngine={several}", "--optShapes=image:4x1x16x16", "--duration=0.01")
     assert code == 2 and "--optShapes image:4x1x16x16 has no effect" in text and "--shapes image:4x1x16x16" in text, text
+
+
+def test_shapes_beside_a_range(folder):
+    """As trtexec's: a range is built, and --shapes says which of its shapes is measured. Elsewhere two options for the same shapes are refused."""
+    ends = ["--minShapes=image:1x1x16x16", "--optShapes=image:2x1x16x16", "--maxShapes=image:4x1x16x16"]
+    call = [f"--onnx={FP32}", f"--saveEngine={folder / 'r.octavo'}", *ends, "--builderOptimizationLevel=0", "--duration=0.01"]
+    for shapes in (["--shapes=image:3x1x16x16"], ["--shapes", "image:3x1x16x16"]):
+        code, text = octavo(*call, *shapes)
+        assert code == 0 and "4 plans" in text and "batch 3" in text, text
+    code, text = octavo(*call)
+    assert code == 0 and "batch 2" in text, text
+    code, text = octavo("build", FP32, "-o", folder / "r.octavo", *ends, "--shapes", ONE, "--effort", "0")
+    assert code == 2 and f"--shapes {ONE} has no effect" in text, text
+    code, text = octavo("bench", FP32, "--shapes", ONE, "--optShapes", "image:2x1x16x16", "--effort", "0", "--seconds", "0.01")
+    assert code == 2 and "--optShapes image:2x1x16x16 has no effect" in text, text
+    for option in ("--minShapes", "--optShapes", "--maxShapes"):
+        code, text = octavo("build", FP32, "-o", folder / "r.octavo", *(e for e in ends if not e.startswith(option)), option, "image:0", "--effort", "0")
+        assert code == 2 and f'error: {option} image:0: "image:0" is not NAME:DIMxDIMx...' in text, text
 
 
 def test_batch_of_a_build(folder):

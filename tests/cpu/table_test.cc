@@ -12,6 +12,7 @@
 #include <string>
 
 #include "cpu/onednn/onednn.h"
+#include "cpu/provider.h"
 
 namespace octavo::testing {
 namespace {
@@ -54,6 +55,22 @@ TEST(Table, RowsAreWellFormed) {
     }
     EXPECT_FALSE(region::why_not_described({{"no such parameter", "1"}}, row.parameters).empty()) << row.name;
   }
+}
+
+TEST(Table, TheProviderSaysWhatParametersOfATacticMean) {
+  region::Tactic tactic;
+  tactic.provider = "cpu";
+  for (const cpu::Family* f : cpu::table()) {
+    for (const char* level : {"", ".avx512vnni", ".more.avx2"}) {
+      tactic.family = fmt::format("{}{}", f->row().name, level);
+      std::vector<std::string_view> names, wanted;
+      for (const auto& p : cpu::providers()[0]->parameters_of(tactic)) names.push_back(p.name);
+      for (const auto& p : f->row().parameters) wanted.push_back(p.name);
+      EXPECT_EQ(names, wanted) << tactic.family;
+    }
+  }
+  tactic.family = "no such family";
+  EXPECT_TRUE(cpu::providers()[0]->parameters_of(tactic).empty());
 }
 
 TEST(Table, ThePageListsIt) {

@@ -246,11 +246,51 @@ TEST_F(Families, PoolingOfCodesAndFloats) {
           }
           st.stores = {planar ? s.tensor(p.outputs[0].type, st.space, BufferKind::output)
                               : s.nhwc(p.outputs[0].type, st.space, BufferKind::output)};
-          ASSERT_EQ(run_emulated(s, cuda::pool_family()), "");
+          const bool shared = !codes && !max && c.kernel == Ints{7, 7};  // sums in another order
+          ASSERT_EQ(run_emulated(s, cuda::pool_family(), {}, shared ? 1e-6F : 0), "");
         }
       }
     }
   }
+}
+
+TEST_F(Families, WindowsOfFloatsThatThreadsShare) {
+  std::uint32_t seed = 1;
+  const auto run = [&](const ir::Shape& x, const Ints& kernel, const Ints& strides, DType type, bool max, const Edit& edit = {}) {
+    Scene s(seed++);
+    auto& st = s.stage();
+    st.space = {x[0], x[1], (x[2] - kernel[0]) / strides[0] + 1, (x[3] - kernel[1]) / strides[1] + 1};
+    st.anchor.op = max ? ir::Op::max_pool : ir::Op::avg_pool;
+    st.anchor.facts = ir::Window{.kernel = kernel, .strides = strides, .dilations = {1, 1}, .pads = {0, 0, 0, 0}};
+    st.anchor.inputs = {s.nhwc(type, x, BufferKind::input)};
+    auto& p = st.program;
+    p.outputs = {{p.push(Op::add, p.push(Op::acc_f), p.imm_f(0.37F)), type}};
+    st.stores = {s.nhwc(type, st.space, BufferKind::output)};
+    return run_emulated(s, cuda::pool_family(), {}, max ? 0 : 1e-5F, [&](std::string text) {
+      EXPECT_NE(text.find("parts[v * 256 + octavo_thread()]"), std::string::npos) << "nothing is shared";
+      return edit ? edit(text) : text;
+    });
+  };
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    for (const bool max : {true, false}) {
+      EXPECT_EQ(run({2, 24, 29, 31}, {29, 31}, {1, 1}, type, max), "") << "the whole image, 256 threads a window";
+      if (type != DType::f16) continue;
+      EXPECT_EQ(run({1, 10, 7, 7}, {7, 7}, {1, 1}, type, max), "") << "channels that are no whole vectors";
+      EXPECT_EQ(run({1, 16, 11, 12}, {5, 4}, {3, 4}, type, max), "") << "several windows";
+    }
+  }
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run({2, 24, 29, 31}, {29, 31}, {1, 1}, DType::f16, false, [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    });
+  };
+  EXPECT_NE(planted("tap < 899 ? e[k][v] : 0.0f", "e[k][v]"), "") << "the first tap again where there are no more";
+  EXPECT_NE(planted("    octavo_barrier();\n    if (share < half)", "    if (share < half)"), "")
+      << "parts that are not written yet";
+  EXPECT_NE(planted("rest_taps % 31", "rest_taps % 30"), "") << "a column that is never read";
+  EXPECT_NE(planted("half > 0", "half > 1"), "") << "the last two parts are not joined";
 }
 
 TEST_F(Families, ReductionsOverAnyAxes) {

@@ -131,8 +131,10 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     if (within.contains(static_cast<region::BufferId>(b))) continue;
     ir::DType type = ir::DType::u8;
-    for (const region::TensorRef& s : region.stages.back().stores) {
-      if (s.buffer == static_cast<region::BufferId>(b)) type = s.dtype;
+    for (const region::Stage& stage : region.stages) {
+      for (const region::TensorRef& s : stage.stores) {
+        if (s.buffer == static_cast<region::BufferId>(b)) type = s.dtype;
+      }
     }
     const std::size_t size = ir::size_of(type);
     for (std::size_t i = 0; i + size <= static_cast<std::size_t>(plan.buffers[b].bytes); i += size) {

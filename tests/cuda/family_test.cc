@@ -8,6 +8,7 @@
 #include "cuda/families/conv/conv_mma.h"
 #include "cuda/families/families.h"
 #include "cuda/families/rows/rows.h"
+#include "cuda/provider.h"
 
 namespace octavo::testing {
 namespace {
@@ -19,6 +20,21 @@ TEST(Family, TheTableHasEachNameOnceAndSaysWhatParametersMean) {
     for (const cuda::ParameterRow& row : f->parameters()) EXPECT_FALSE(row.name.empty() || row.meaning.empty()) << f->name();
   }
   EXPECT_TRUE(names.contains("conv.u8s8.mma"));
+}
+
+TEST(Family, TheProviderSaysWhatParametersOfATacticMean) {
+  const auto provider = cuda::make_provider({}, {});
+  region::Tactic tactic;
+  tactic.provider = "cuda";
+  for (const cuda::Family* f : cuda::families()) {
+    tactic.family = f->name();
+    const auto rows = provider->parameters_of(tactic);
+    const auto wanted = f->parameters();
+    ASSERT_EQ(rows.size(), wanted.size()) << f->name();
+    for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].meaning, wanted[i].meaning) << f->name();
+  }
+  tactic.provider = "cpu";
+  EXPECT_TRUE(provider->parameters_of(tactic).empty());
 }
 
 TEST(Family, ParametersAreReadAsTheyAreWritten) {

@@ -189,7 +189,7 @@ def test_labels_and_options_that_do_not_fit_are_said():
         with pytest.raises(octavo.InputError, match=text):
             octavo.quantize(MODEL, samples(), labels=labels, max_drop=0.5)
     for options, text in (({"weights": "magic"}, "known are minmax, mse"), ({"activations": "magic"}, "known are asymmetric, symmetric"),
-                          ({"method": "magic"}, "known are best, minmax"), ({"placement": "magic"}, "placement"), ({"threads": 0}, "at least 1"),
+                          ({"method": "magic"}, "known are best, minmax"), ({"placement": "magic"}, "placement"), ({"threads": 0}, "a whole number from 1 to 1024"),
                           ({"max_drop": 7.0, "labels": [0] * 12}, "share of the samples"), ({"shapes": {"imag": (1, 1, 16, 16)}}, "no such input")):
         with pytest.raises(octavo.UsageError, match=text):
             octavo.quantize(MODEL, samples(), **options)

@@ -26,6 +26,11 @@ region::TensorRef ref(region::BufferId buffer, ir::DType type, ir::Shape dims, s
   return r;
 }
 
+/// Of every tactic: what "vbmi" means.
+std::vector<region::ParameterRow> meanings(const region::Tactic&) {
+  return {{"vbmi", "1", "of byte permutes"}};
+}
+
 region::Plan plan() {
   region::Plan p;
   p.model_name = "small.onnx";
@@ -101,7 +106,7 @@ TEST(Explain, SaysWhatWasWeighed) {
             (std::vector<std::string>{"fuse-conv-pool at relu1: one region, in row tiles (not more than 2 % cheaper than the "
                                       "default); one region, in row tiles: measured 100 us; two regions: measured 120 us"}));
   EXPECT_TRUE(decisions_about(p.regions[1], p).empty());
-  const std::string text = details(p, {0});
+  const std::string text = details(p, {0}, meanings);
   EXPECT_NE(text.find("  time          100 us, measured\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  key           conv u8[1,4,8,8]\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  weighed       fuse-conv-pool at relu1"), std::string::npos) << text;
@@ -202,7 +207,10 @@ TEST(Table, OneLineARegion) {
 }
 
 TEST(Details, ShowTensorsAndAlternatives) {
-  const auto text = details(plan(), {0});
+  region::Plan p = plan();
+  p.regions[0].tactic = *region::parse_tactic("cpu.conv.u8s8.avx512vnni.jit{other=2,vbmi=1}");
+  const auto text = details(p, {0}, meanings);
+  EXPECT_NE(text.find("  parameter     other=2\n  parameter     vbmi=1: of byte permutes\n"), std::string::npos) << text;
   EXPECT_NE(text.find("region 0: conv1 + relu1 + pool1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3), in working memory at byte 0"), std::string::npos)
       << text;

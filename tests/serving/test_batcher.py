@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("octavo")
-from octavo.serve import Busy, Internal, Late, Unavailable  # noqa: E402
+octavo = pytest.importorskip("octavo")
+from octavo.serve import BadRequest, Busy, Internal, Late, Unavailable  # noqa: E402
 from octavo.serve._batcher import Batcher  # noqa: E402
 from octavo.serve._pieces import Pieces  # noqa: E402
 from octavo.serve._seats import Seats  # noqa: E402
@@ -266,3 +266,34 @@ def test_pieces_are_the_bytes_that_came():
     pieces.add(b"x")
     pieces.clear()
     assert pieces.size == 0 and pieces.first(0) == b""
+
+
+class AnyShape:
+    """An open engine: counts what it was asked for."""
+
+    def __init__(self):
+        self.runs = []
+
+    def run(self, inputs):
+        time.sleep(0.02)
+        self.runs.append(inputs["x"].shape)
+        if inputs["x"].shape[1] > 5:
+            raise octavo.InputError("at most 5")
+        return {"y": 2 * inputs["x"]}
+
+
+def test_an_open_engine_runs_exactly_the_rows_of_one_shape():
+    async def main():
+        engine = AnyShape()
+        b, seen = batcher({0: engine}, most=4, keyed=True)
+        requests = [{"x": np.full((n, k), i, np.float32)} for i, (n, k) in enumerate(((1, 3), (1, 2), (2, 3), (1, 3), (1, 2), (1, 5), (3, 3)))]
+        answers = await asyncio.gather(*(b.infer(r, len(r["x"])) for r in requests))
+        for request, answer in zip(requests, answers):
+            assert np.array_equal(answer["y"], 2 * request["x"])
+        assert engine.runs == [(4, 3), (2, 2), (1, 5), (3, 3)]
+        assert all(total == size for total, size, *_ in seen), "rows were padded"
+        with pytest.raises(BadRequest, match="cannot be built for this shape: at most 5"):
+            await b.infer({"x": np.zeros((1, 6), np.float32)}, 1)
+        assert not b._of_key and b._rows == 0
+        await b.close()
+    asyncio.run(main())

@@ -173,3 +173,23 @@ def test_what_to_install_is_what_the_wheel_asks_for():
     assert all(f"'{p}'" in to_install() for p in PACKAGES) and ".whl" in to_install()
     pages = [p for p in (*ROOT.glob("docs/*.md"), ROOT / "README.md", *(ROOT / "src").rglob("*.py"), ROOT / "src/cli/app.cc") if "pip install 'octavo[serve]'" in p.read_text()]
     assert not pages, f"there is no package index that has octavo: {pages}"
+
+
+def test_an_engine_file_for_a_range_and_one_for_several_shapes(engine, name, tmp_path):
+    ranged = octavo.build(QDQ, profiles={name[0]: ((1, *SHAPE), (4, *SHAPE), (6, *SHAPE))}, threads=1, effort=0)
+    ranged.save(tmp_path / "range.octavo")
+    several = octavo.build(QDQ, threads=1, effort=0)
+    for size in (1, 3):
+        several.at({name[0]: (size, *SHAPE)})
+    several.save(tmp_path / "several.octavo")
+    with Running(tmp_path, "--batch", "1,8") as server:
+        for rows in (1, 2, 3, 5, 6):
+            x = picture(rows, rows)
+            assert np.array_equal(ask_http(server.http, name, x, model="range").as_numpy(name[1]), want(engine, name, x))
+            assert np.array_equal(ask_grpc(server.grpc, name, x, model="range").as_numpy(name[1]), want(engine, name, x))
+        with pytest.raises(InferenceServerException, match=re.escape("1..6")):
+            ask_http(server.http, name, picture(7, 7), model="range")
+        x = picture(3, 3)
+        assert np.array_equal(ask_http(server.http, name, x, model="several").as_numpy(name[1]), want(engine, name, x))
+        with pytest.raises(InferenceServerException, match="400.*the engine was built for 1, 3"):
+            ask_http(server.http, name, picture(2, 2), model="several")

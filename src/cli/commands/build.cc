@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/open_file.h"
 #include "base/write_file.h"
 #include "cli/commands/changed_outputs.h"
 #include "cli/commands/commands.h"
@@ -123,6 +124,18 @@ Result<std::string> accuracy_on(const Options& o, const Loaded& loaded, const Fi
   return outputs_text(inspection, data.size()) + "  octavo check MODEL --data FOLDER shows where it is lost\n";
 }
 
+/// What is written of several shapes: one file for the range that is given; null where none is, or where --values decide shapes too.
+Result<std::unique_ptr<api::OpenModel>> range_of(const Options& o, const ModelOptions& first, Progress& progress) {
+  OCTAVO_TRY(api::ShapeRanges ranges, given_range(o.model));
+  if (ranges.empty() || !o.model.values.empty()) return std::unique_ptr<api::OpenModel>();
+  OCTAVO_TRY(api::PipelineOptions options, pipeline_options(first));
+  options.progress = progress.watcher(o.model.path);
+  options.import.shapes.clear();
+  options.import.default_batch = 0;
+  OCTAVO_TRY(const auto session, session_of(first));
+  return api::OpenModel::create(session, nullptr, std::move(options), std::move(ranges));
+}
+
 Result<int> build(const Options& o) {
   OCTAVO_CHECK(check_outputs({o.output, o.metadata}));
   if (o.recipe.given()) {  // that the options say something shows before the build
@@ -147,8 +160,12 @@ Result<int> build(const Options& o) {
   }
   Loaded loaded;
   engine::Engines engines;
+  std::unique_ptr<api::OpenModel> range;
   const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
+    if (!is_engine_file(o.model.path)) {
+      OCTAVO_TRY(range, range_of(o, model, progress));
+    }
     OCTAVO_TRY(loaded, load(model, progress));
     if (!loaded.built)
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
@@ -156,12 +173,20 @@ Result<int> build(const Options& o) {
     const engine::Notes kept = kept_float_note(*loaded.built);
     notes.insert(kept.begin(), kept.end());
     engines.push_back(loaded.engine);
+    const auto shapes_of = [](const engine::Engine& e) {
+      Shapes shapes;
+      for (const region::Binding& b : e.plan().inputs) shapes[b.name] = b.type.shape;
+      return shapes;
+    };
+    if (range != nullptr) OCTAVO_CHECK(range->adopt(shapes_of(*loaded.engine), *loaded.built));
     for (std::size_t i = 1; i < sets.size(); ++i) {
       progress.step(fmt::format("engine {} of {}", i + 1, sets.size()));
       OCTAVO_TRY(const Loaded other, load(sets[i], progress));
       engines.push_back(other.engine);
+      if (range != nullptr) OCTAVO_CHECK(range->adopt(shapes_of(*other.engine), *other.built));
     }
     progress.step(fmt::format("write {}", o.output));
+    if (range != nullptr) return range->save(o.output == "-" ? "/dev/stdout" : o.output, notes, private_key);
     return engine::save_set(o.output == "-" ? "/dev/stdout" : o.output, engines, notes, private_key);
   };
   const Status done = compile();
@@ -173,7 +198,16 @@ Result<int> build(const Options& o) {
   std::string kept;
   if (auto file = engine::EngineFile::open(o.output); file && (*file)->model_bytes() > 0)
     kept = fmt::format(" (its model {:.1f} kB)", static_cast<double>((*file)->model_bytes()) / 1e3);
-  if (engines.size() == 1) {
+  if (range != nullptr) {
+    fmt::print("{}: {:.1f} kB{}, for {}; plans:\n", o.output, kilobytes, kept, api::range_text(range->ranges()));
+    for (const auto& e : range->tuned()) {
+      const std::string& from = e->plan().decided_for;
+      fmt::print("  {} {}{}\n", e->plan_hash(), engine::shapes_text(e->plan()), from.empty() ? "" : ", as " + from);
+    }
+    if (const std::string why = range->why_planned(); !why.empty())
+      fmt::print("other shapes are planned when they first occur, by the decisions of these: {}\n", why);
+    fmt::print("of the first:\n");
+  } else if (engines.size() == 1) {
     fmt::print("{}: {:.1f} kB{}, plan {}\n", o.output, kilobytes, kept, loaded.engine->plan_hash());
   } else {
     fmt::print("{}: {:.1f} kB{}, {} plans:\n", o.output, kilobytes, kept, engines.size());

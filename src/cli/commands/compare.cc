@@ -75,21 +75,7 @@ Result<Other> open_octavo(const ModelOptions& model, const std::string& path, co
                           Progress& progress) {
   Other out;
   out.name = path;
-  const auto& inputs = first.engine->plan().inputs;
-  OCTAVO_TRY(const Declared declared, declared_inputs(options_of_other(model, path, true)));
-  const auto knows = [&](const std::string& name) {
-    return std::any_of(declared.inputs.begin(), declared.inputs.end(), [&](const auto& d) { return d.name == name; });
-  };
-  const bool same = std::all_of(inputs.begin(), inputs.end(), [&](const auto& b) { return knows(b.name); });
-  OCTAVO_CHECK(takes(declared, path, inputs, model.path, same));
-  Shapes shapes;
-  Arrays values;
-  for (std::size_t i = 0; i < inputs.size() && i < declared.inputs.size(); ++i) {
-    const std::string& name = same ? inputs[i].name : declared.inputs[i].name;
-    shapes[name] = inputs[i].type.shape;
-    if (const auto at = arrays.find(inputs[i].name); at != arrays.end()) values[name] = at->second;
-  }
-  OCTAVO_TRY(out.loaded, load(options_of_other(model, path, same), progress, shapes, 1, values));
+  OCTAVO_TRY(out.loaded, load_beside(model, path, first, arrays, progress));
   OCTAVO_TRY(out.context, engine::Context::create(out.loaded.engine, out.loaded.threads));
   out.inputs = out.loaded.engine->plan().inputs;
   out.outputs = out.loaded.engine->plan().outputs;
@@ -205,6 +191,25 @@ nlohmann::json as_json(const std::vector<Row>& rows, const CompareOptions& o, co
 }
 
 }  // namespace
+
+Result<Loaded> load_beside(const ModelOptions& model, const std::string& path, const Loaded& first, const Arrays& arrays,
+                           Progress& progress) {
+  const auto& inputs = first.engine->plan().inputs;
+  OCTAVO_TRY(const Declared declared, declared_inputs(options_of_other(model, path, true)));
+  const auto knows = [&](const std::string& name) {
+    return std::any_of(declared.inputs.begin(), declared.inputs.end(), [&](const auto& d) { return d.name == name; });
+  };
+  const bool same = std::all_of(inputs.begin(), inputs.end(), [&](const auto& b) { return knows(b.name); });
+  OCTAVO_CHECK(takes(declared, path, inputs, model.path, same));
+  Shapes shapes;
+  Arrays values;
+  for (std::size_t i = 0; i < inputs.size() && i < declared.inputs.size(); ++i) {
+    const std::string& name = same ? inputs[i].name : declared.inputs[i].name;
+    shapes[name] = inputs[i].type.shape;
+    if (const auto at = arrays.find(inputs[i].name); at != arrays.end()) values[name] = at->second;
+  }
+  return load(options_of_other(model, path, same), progress, shapes, 1, values);
+}
 
 ModelOptions options_of_first(const ModelOptions& model, const std::string& other) {
   if (other.empty() || !is_engine_file(model.path) || is_engine_file(other)) return model;

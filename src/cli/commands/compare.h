@@ -24,6 +24,11 @@ struct CompareOptions {
 [[nodiscard]] Result<int> compare(const ModelOptions& model, const CompareOptions& options, const Loaded& first,
                                   const std::vector<Feed>& feeds, const Arrays& arrays, std::optional<Progress>& progress);
 
+/// `path`, a model or an engine, built for the shapes and values of the inputs of `first`, which `model` names. Inputs of other names are matched
+/// by position. Errors: usage for other inputs; those of loading.
+[[nodiscard]] Result<Loaded> load_beside(const ModelOptions& model, const std::string& path, const Loaded& first,
+                                         const Arrays& arrays, Progress& progress);
+
 /// Options for building and loading `model`. If one of the two is an engine, the build options belong to the other.
 [[nodiscard]] ModelOptions options_of_first(const ModelOptions& model, const std::string& other);
 

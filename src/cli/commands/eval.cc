@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/accuracy.h"
+#include "cli/commands/compare.h"
 #include "cli/commands/metric.h"
 #include "cli/commands/pairing.h"
 #include "cli/effect.h"
@@ -45,13 +46,19 @@ struct Column {
   std::vector<double> values;  ///< one for each model
 };
 
-Result<Entry> open(const Options& o, const std::string& path, const std::string& calibration, Progress& progress) {
+/// `first`: null, or the model before it, whose inputs the shapes among the options name.
+Result<Entry> open(const Options& o, const std::string& path, const std::string& calibration, const Loaded* first,
+                   Progress& progress) {
   Entry e;
   ModelOptions m = o.model;
-  m.path = path;
   m.calibration = calibration;
   e.name = calibration.empty() ? path : fmt::format("{} with {}", path, calibration);
-  OCTAVO_TRY(e.loaded, load(m, progress));
+  if (first != nullptr) {
+    OCTAVO_TRY(e.loaded, load_beside(m, path, *first, {}, progress));
+  } else {
+    m.path = path;
+    OCTAVO_TRY(e.loaded, load(m, progress));
+  }
   OCTAVO_TRY(e.context, engine::Context::create(e.loaded.engine, e.loaded.threads));
   return e;
 }
@@ -151,12 +158,13 @@ std::string as_json(const std::vector<Entry>& entries, const std::vector<Column>
 Result<int> eval(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   std::vector<Entry> entries;
-  OCTAVO_TRY(entries.emplace_back(), open(o, o.model.path, "", *progress));
+  entries.reserve(2 + o.others.size());  // the first is read while others are opened
+  OCTAVO_TRY(entries.emplace_back(), open(o, o.model.path, "", nullptr, *progress));
   if (!o.model.calibration.empty()) {
-    OCTAVO_TRY(entries.emplace_back(), open(o, o.model.path, o.model.calibration, *progress));
+    OCTAVO_TRY(entries.emplace_back(), open(o, o.model.path, o.model.calibration, nullptr, *progress));
   }
   for (const std::string& path : o.others) {
-    OCTAVO_TRY(entries.emplace_back(), open(o, path, "", *progress));
+    OCTAVO_TRY(entries.emplace_back(), open(o, path, "", &entries[0].loaded, *progress));
   }
   for (Entry& e : entries) OCTAVO_CHECK(match(entries[0], e));
   const region::Plan& plan = entries[0].loaded.engine->plan();

@@ -17,6 +17,7 @@
 #include "cli/file.h"
 #include "cli/inputs/gpu_option.h"
 #include "cli/inputs/model.h"
+#include "cli/inputs/shape_sets.h"
 #include "cli/outputs/view_page.h"
 #include "onnx/model/tensor_uses.h"
 #include "report/decisions.h"
@@ -109,7 +110,7 @@ Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed
   }
   if (!text || !detailed) return 0;
   OCTAVO_TRY(const auto regions, report::select(plan, {.tensor = name}));
-  fmt::print("\n{}", report::details(plan, regions));
+  fmt::print("\n{}", report::details(plan, regions, api::parameters_of));
   return 0;
 }
 
@@ -197,11 +198,11 @@ Result<int> explain(const Options& o) {
     return 0;
   }
   if (o.all || !o.filter.empty()) {
-    fmt::print("{}", report::details(plan, regions));
+    fmt::print("{}", report::details(plan, regions, api::parameters_of));
   } else if (!o.laws) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
     OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
-    fmt::print("{}{}{}{}", report::table(plan), slow, roundings, file_text(o.model, loaded));
+    fmt::print("{}{}{}{}{}", report::table(plan), slow, roundings, range_lines(loaded), file_text(o.model, loaded));
   }
   if (!o.all && !o.laws && o.filter.tensor.empty() && o.filter.region.empty()) {
     const std::string kept = kept_float_text(loaded, o.filter.node);

@@ -11,6 +11,7 @@
 #include "cli/commands/other_load.h"
 #include "cli/effect.h"
 #include "cli/file.h"
+#include "cli/inputs/shape_sets.h"
 #include "cli/print.h"
 #include "report/costs.h"
 #include "report/trex.h"
@@ -149,7 +150,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
   }
   if (!table && !o.dump) return 0;
   print_table(plan, layers, runs);
-  fmt::print("{}\n", start_text(loaded, first));
+  fmt::print("{}{}\n", range_lines(loaded), start_text(loaded, first));
   return 0;
 }
 

@@ -68,8 +68,13 @@ Result<Did> rebuild_one(const Options& o, const std::string& path, const std::st
   api::LoadRequest request;
   request.timing_cache = o.timing_cache;
   request.progress = progress.watcher(path);
-  OCTAVO_TRY(const engine::Engines engines, api::rebuild(file, request));
-  OCTAVO_CHECK(engine::save_set(path, engines, {}, sign));
+  if (file->open_sections()) {
+    OCTAVO_TRY(const auto open, api::rebuild_open(file, request));
+    OCTAVO_CHECK(open->save(path, {}, sign));
+  } else {
+    OCTAVO_TRY(const engine::Engines engines, api::rebuild(file, request));
+    OCTAVO_CHECK(engine::save_set(path, engines, {}, sign));
+  }
   fmt::print("{}: rebuilt ({}; now Octavo {}, file format {})\n", path, was, engine::kVersion, engine::kFormat);
   return Did::rebuilt;
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/open_file.h"
 #include "api/ranges.h"
 #include "cli/file.h"
 #include "cli/inputs/late.h"
@@ -145,6 +146,12 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
+    OCTAVO_TRY(const auto file, options.opened->file(options));
+    if (file->open_sections()) {
+      OCTAVO_TRY(const api::OpenInputs open, api::open_inputs(*file));
+      for (const onnx::InputInfo& in : open.inputs) declared.inputs.push_back({in.name, in.shape_text(), {in.dtype, in.dims}});
+      return declared;
+    }
     OCTAVO_TRY(const auto plans, options.opened->plans(options));
     for (std::size_t i = 0; i < plans.front().inputs.size(); ++i) {
       const region::Binding& first = plans.front().inputs[i];
@@ -209,8 +216,12 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   const auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   if (is_engine_file(options.path)) {
     progress.step(fmt::format("load {}", options.path));
+    OCTAVO_TRY(const auto open, options.opened->open(options));
     OCTAVO_TRY(const auto all, options.opened->engines(options));
-    if (all.size() > 1 || !options.shapes.empty() || !options.values.empty()) {
+    if (open != nullptr) {
+      OCTAVO_TRY(loaded.engine, choose(*open, options, shapes, arrays));
+      loaded.range = open;
+    } else if (all.size() > 1 || !options.shapes.empty() || !options.values.empty()) {
       OCTAVO_TRY(loaded.engine, choose(all, options, shapes, batch, arrays));
     } else {
       loaded.engine = all.front();

@@ -80,9 +80,10 @@ struct Declared {
 
 struct Loaded {
   std::shared_ptr<const engine::Engine> engine;
-  std::optional<api::Built> built;  ///< absent when an engine file was loaded
-  int threads = 0;                  ///< to run with; 0: the plan's
-  double seconds = 0;               ///< that it took, whichever it was: with checks, kernels ready
+  std::shared_ptr<const api::OpenModel> range;  ///< of a file that serves a range of shapes, which the engine is one of
+  std::optional<api::Built> built;              ///< absent when an engine file was loaded
+  int threads = 0;                              ///< to run with; 0: the plan's
+  double seconds = 0;                           ///< that it took, whichever it was: with checks, kernels ready
 };
 /// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` binds an
 /// open first dimension where --batch does not. Of a file with engines for several shapes the one that fits is taken, by the same options. With --verbose, says on stderr what import and the rules decided.

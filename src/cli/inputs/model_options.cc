@@ -114,14 +114,19 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                  "of one input and makes one engine file for all")
       ->allow_extra_args(false)
       ->type_name("NAME=NUMBERS");
-  of_build(app.add_option("--optShapes", o.opt_shapes, "Like --shapes; with --minShapes and --maxShapes: the shapes to build first")
-               ->type_name("SHAPES"));
+  Option* opt =
+      app.add_option("--optShapes", o.opt_shapes, "Like --shapes; with --minShapes and --maxShapes: the shapes to build first")
+          ->type_name("SHAPES");
+  of_build(opt);
+  has_effect(app, opt, [&o](const std::string&) {
+    return o.shapes.empty() || !o.min_shapes.empty() || !o.max_shapes.empty()
+               ? std::string()
+               : "--shapes says the shapes already, and there is no range (--minShapes, --maxShapes)\n  leave out one of the two";
+  });
   of_build(
       app.add_option("--minShapes", o.min_shapes,
-                     fmt::format("The smallest shapes that may occur, with --optShapes and --maxShapes; smaller ones are refused. "
-                                 "build makes one engine file for all shapes "
-                                 "between, at most {}",
-                                 kMostInRange))
+                     "The smallest shapes that may occur, with --optShapes and --maxShapes; smaller ones are refused. build makes "
+                     "one engine file for every shape between, tuned for --optShapes (and every --shapes, if they are given too)")
           ->type_name("SHAPES"));
   of_build(app.add_option("--maxShapes", o.max_shapes, "The largest shapes that may occur; see --minShapes")->type_name("SHAPES"));
   app.add_option("--threads", o.build.plan.threads, "Number of threads to plan for and to run with (default: all cores)")

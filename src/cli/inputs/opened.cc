@@ -58,9 +58,21 @@ Result<std::vector<region::Plan>> OpenedFiles::plans(const ModelOptions& options
 }
 
 Result<engine::Engines> OpenedFiles::engines(const ModelOptions& options) {
+  OCTAVO_CHECK(make_ready(options));
+  return at(options).engines;
+}
+
+Result<std::shared_ptr<const api::OpenModel>> OpenedFiles::open(const ModelOptions& options) {
+  OCTAVO_TRY(const auto opened, file(options));
+  if (!opened->open_sections()) return std::shared_ptr<const api::OpenModel>();
+  OCTAVO_CHECK(make_ready(options));
+  return at(options).open;
+}
+
+Status OpenedFiles::make_ready(const ModelOptions& options) {
   OCTAVO_TRY(const auto opened, file(options));
   Loaded& loaded = at(options);
-  if (!loaded.engines.empty()) return loaded.engines;
+  if (!loaded.engines.empty()) return {};
   const auto start = Clock::now();
   Progress progress(options.verbose);
   api::LoadRequest request;
@@ -71,9 +83,14 @@ Result<engine::Engines> OpenedFiles::engines(const ModelOptions& options) {
   request.timing_cache = options.build.timing.cache;
   request.progress = progress.watcher(options.path);
   request.warn = [](const std::string& sentence) { say("warning: {}\n", sentence); };
-  OCTAVO_TRY(loaded.engines, api::load_engines(opened, request));
+  OCTAVO_TRY(loaded.open, api::load_open(opened, request));
+  if (loaded.open != nullptr) {
+    loaded.engines = loaded.open->tuned();
+  } else {
+    OCTAVO_TRY(loaded.engines, api::load_engines(opened, request));
+  }
   loaded.seconds += since(start);
-  return loaded.engines;
+  return {};
 }
 
 double OpenedFiles::seconds(const ModelOptions& options) {

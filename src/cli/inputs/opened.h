@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "api/open_model.h"
 #include "api/session.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -26,6 +27,8 @@ class OpenedFiles {
   [[nodiscard]] Result<std::vector<region::Plan>> plans(const ModelOptions& options);
   /// Its engines, as --verify, --code and --no-upgrade say. Warnings go to stderr.
   [[nodiscard]] Result<engine::Engines> engines(const ModelOptions& options);
+  /// What serves a range of shapes, of such a file; null: its engines serve their own shapes alone.
+  [[nodiscard]] Result<std::shared_ptr<const api::OpenModel>> open(const ModelOptions& options);
   /// How long that took.
   [[nodiscard]] double seconds(const ModelOptions& options);
 
@@ -33,9 +36,11 @@ class OpenedFiles {
   struct Loaded {
     std::shared_ptr<const engine::EngineFile> file;
     engine::Engines engines;
+    std::shared_ptr<const api::OpenModel> open;
     double seconds = 0;
   };
   /// Of the same file others may ask as --verify and --code say, which is another file for them.
+  [[nodiscard]] Status make_ready(const ModelOptions& options);
   [[nodiscard]] Loaded& at(const ModelOptions& options);
 
   std::map<std::string, std::shared_ptr<const api::Session>> sessions_;

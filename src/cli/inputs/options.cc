@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 namespace octavo::cli {
@@ -28,12 +30,12 @@ std::optional<T> number(std::string_view text) {
 
 }  // namespace
 
-Result<Shapes> parse_shapes(std::string_view text) {
+Result<Shapes> parse_shapes(std::string_view option, std::string_view text) {
   Shapes shapes;
   for (const auto part : split(text, ',')) {
     const auto bad = [&] {
       return fail(ErrorKind::usage,
-                  fmt::format("--shapes {}: \"{}\" is not NAME:DIMxDIMx..., as in image:1x3x224x224", text, part));
+                  fmt::format("{} {}: \"{}\" is not NAME:DIMxDIMx..., as in image:1x3x224x224", option, text, part));
     };
     const auto colon = part.find_last_of(":=");
     if (colon == std::string_view::npos || colon == 0) return bad();
@@ -68,10 +70,11 @@ Result<std::vector<float>> parse_numbers(std::string_view option, std::string_vi
     const auto slash = part.find('/');
     const auto top = number<double>(part.substr(0, slash));
     const auto bottom = slash == std::string_view::npos ? std::optional(1.0) : number<double>(part.substr(slash + 1));
-    if (!top || !bottom || *bottom == 0) {
+    const double value = top && bottom && *bottom != 0 ? *top / *bottom : std::numeric_limits<double>::infinity();
+    if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {  // the parts may be "nan" and "inf" too
       return fail(ErrorKind::usage, fmt::format("{} {}: \"{}\" is not a number such as 0.5 or 1/255", option, text, part));
     }
-    values.push_back(static_cast<float>(*top / *bottom));
+    values.push_back(static_cast<float>(value));
   }
   return values;
 }

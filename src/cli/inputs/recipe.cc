@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/inputs/options.h"
@@ -61,14 +62,15 @@ Result<Preprocess> recipe_of(const RecipeOptions& o, const std::string& stored, 
   }
   if (!o.letterbox.empty()) {
     OCTAVO_TRY(const auto fill, parse_numbers("--letterbox", o.letterbox));
-    if (fill.size() != 1 || fill[0] < 0 || fill[0] > 255)
+    if (fill.size() != 1 || !(fill[0] >= 0 && fill[0] <= 255))
       return fail(ErrorKind::usage, fmt::format("--letterbox {}: not a grey value from 0 to 255", o.letterbox));
     p.letterbox = static_cast<int>(fill[0]);
   }
   if (!o.scale.empty()) {
     OCTAVO_TRY(const auto scale, parse_numbers("--scale", o.scale));
-    if (scale.size() != 1)
-      return fail(ErrorKind::usage, fmt::format("--scale {}: takes one number; --std takes one for each channel", o.scale));
+    if (scale.size() != 1 || scale[0] == 0)
+      return fail(ErrorKind::usage,
+                  fmt::format("--scale {}: takes one number that is not 0; --std takes one for each channel", o.scale));
     p.scale = scale[0];
   }
   if (!o.mean.empty()) {
@@ -76,6 +78,8 @@ Result<Preprocess> recipe_of(const RecipeOptions& o, const std::string& stored, 
   }
   if (!o.std.empty()) {
     OCTAVO_TRY(p.std, parse_numbers("--std", o.std));
+    if (std::ranges::any_of(p.std, [](float s) { return s <= 0; }))
+      return fail(ErrorKind::usage, fmt::format("--std {}: pixels are divided by it: every number must be above 0", o.std));
   }
   p.bgr = p.bgr || o.bgr;
   if (!o.layout.empty()) p.layout = o.layout;

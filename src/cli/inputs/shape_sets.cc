@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/open_file.h"
 #include "api/shapes.h"
 #include "ir/text.h"
 #include "region/bound_value.h"
@@ -29,16 +30,17 @@ std::string text_of(const Shapes& shapes) {
 Result<Ends> range_of(const ModelOptions& o) {
   Ends r;
   if (!o.min_shapes.empty()) {
-    OCTAVO_TRY(r.min, parse_shapes(o.min_shapes));
+    OCTAVO_TRY(r.min, parse_shapes("--minShapes", o.min_shapes));
   }
   if (!o.max_shapes.empty()) {
-    OCTAVO_TRY(r.max, parse_shapes(o.max_shapes));
+    OCTAVO_TRY(r.max, parse_shapes("--maxShapes", o.max_shapes));
   }
   if (r.empty()) return r;
-  const std::string opt = o.opt_shapes.empty() && o.shapes.size() == 1 ? o.shapes.front() : o.opt_shapes;
+  const bool by_shapes = o.opt_shapes.empty() && !o.shapes.empty();
+  const std::string opt = by_shapes ? o.shapes.front() : o.opt_shapes;
   if (opt.empty())
     return fail(ErrorKind::usage, "--minShapes and --maxShapes need --optShapes: the shapes that the engine is tuned for");
-  OCTAVO_TRY(r.opt, parse_shapes(opt));
+  OCTAVO_TRY(r.opt, parse_shapes(by_shapes ? "--shapes" : "--optShapes", opt));
   if (r.min.empty()) r.min = r.opt;
   if (r.max.empty()) r.max = r.opt;
   for (const auto& [name, shape] : r.opt) {
@@ -57,7 +59,7 @@ Result<Ends> range_of(const ModelOptions& o) {
 Result<std::vector<Shapes>> sets_of(const std::vector<std::string>& given) {
   std::vector<Shapes> sets;
   for (const std::string& text : given) {
-    OCTAVO_TRY(sets.emplace_back(), parse_shapes(text));
+    OCTAVO_TRY(sets.emplace_back(), parse_shapes("--shapes", text));
   }
   Shapes all;
   std::size_t named = 0;
@@ -131,10 +133,11 @@ Result<std::vector<Shapes>> all_of(const Ends& range, const ModelOptions& option
   if (count > static_cast<double>(kMostInRange)) {
     return fail(
         ErrorKind::usage,
-        fmt::format("--minShapes {}, --maxShapes {}: there are {:.0f} sets of shapes between them, an engine file has plans for at "
-                    "most {} of a range\n  to do: name those that occur: --shapes {} --shapes ...; or keep the model: run, check "
-                    "and bench build for the shapes they meet, as octavo.build(profiles=...) does",
-                    text_of(range.min), text_of(range.max), count, kMostInRange, text_of(range.opt)));
+        fmt::format(
+            "--minShapes {}, --maxShapes {}: there are {:.0f} sets of shapes between them, and with --values an engine file has "
+            "plans for at most {}\n  to do: name those that occur: --shapes {} --shapes ...; or keep the model: run, check "
+            "and bench build for the shapes they meet, as octavo.build(profiles=...) does",
+            text_of(range.min), text_of(range.max), count, kMostInRange, text_of(range.opt)));
   }
   std::vector<Shapes> out{range.opt};
   std::vector<Shapes> made{range.min};
@@ -165,7 +168,7 @@ Result<Shapes> given_shapes(const ModelOptions& o) {
             o.shapes.size()));
   }
   if (!sets.empty()) return std::move(sets.front());
-  return o.opt_shapes.empty() ? Shapes() : parse_shapes(o.opt_shapes);
+  return o.opt_shapes.empty() ? Shapes() : parse_shapes("--optShapes", o.opt_shapes);
 }
 
 Status check_range(const ModelOptions& options, const Shapes& shapes) {
@@ -215,11 +218,26 @@ Result<std::map<std::string, ir::Tensor>> given_values(const ModelOptions& optio
 Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
   OCTAVO_TRY(const Ends range, range_of(options));
   std::vector<ModelOptions> sets;
-  if (!range.empty()) {
+  if (!range.empty() && !options.values.empty()) {
     if (options.shapes.size() > 1)
-      return fail(ErrorKind::usage, "--minShapes and --maxShapes are a range, several --shapes a list: give one of the two");
+      return fail(ErrorKind::usage,
+                  "--minShapes and --maxShapes with --values are built whole, several --shapes are a list: give one of the two");
+    if (!options.shapes.empty() && !options.opt_shapes.empty()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--shapes {} has no effect: every set of shapes from --minShapes to --maxShapes is built, that of "
+                              "--optShapes first\n  leave out one of --shapes and --optShapes",
+                              options.shapes.front()));
+    }
     OCTAVO_TRY(const auto all, all_of(range, options));
     for (const Shapes& shapes : all) sets.emplace_back(options).shapes = {text_of(shapes)};
+  } else if (!range.empty()) {
+    sets.emplace_back(options).shapes = {text_of(range.opt)};
+    OCTAVO_TRY(const auto further, sets_of(options.shapes));
+    for (const Shapes& shapes : further) {
+      if (shapes == range.opt) continue;
+      OCTAVO_CHECK(check_range(options, shapes));
+      sets.emplace_back(options).shapes = {text_of(shapes)};
+    }
   } else {
     OCTAVO_TRY(const auto given, sets_of(options.shapes));
     for (const Shapes& shapes : given) sets.emplace_back(options).shapes = {text_of(shapes)};
@@ -246,6 +264,57 @@ Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
     sets = std::move(more);
   }
   return sets;
+}
+
+Result<api::ShapeRanges> given_range(const ModelOptions& options) {
+  OCTAVO_TRY(const Ends range, range_of(options));
+  api::ShapeRanges out;
+  for (const auto& [name, opt] : range.opt) {
+    if (!range.empty()) out[name] = {range.min.at(name), opt, range.max.at(name)};
+  }
+  return out;
+}
+
+std::string range_lines(const Loaded& loaded) {
+  if (loaded.range == nullptr) return "";
+  const region::Plan& plan = loaded.engine->plan();
+  const auto megabytes = [](std::size_t bytes) { return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6); };
+  const std::size_t most = loaded.range->most_arena_bytes();
+  const auto here = static_cast<std::size_t>(plan.devices[region::kHost].arena_bytes) * static_cast<std::size_t>(plan.lanes);
+  return fmt::format("range: {}\nthis plan: {}; decisions: {}\nworking memory of a run: {} for these shapes, {}\n",
+                     api::range_text(loaded.range->ranges()), engine::shapes_text(plan),
+                     plan.decided_for.empty() ? "its own" : "of the plan for " + plan.decided_for, megabytes(here),
+                     most == 0 ? "not known for the largest of the range" : "at most " + megabytes(most) + " in the range");
+}
+
+Result<std::shared_ptr<const engine::Engine>> choose(const api::OpenModel& open, const ModelOptions& options, const Shapes& shapes,
+                                                     const Arrays& arrays) {
+  OCTAVO_TRY(Shapes wanted, given_shapes(options));
+  wanted.insert(shapes.begin(), shapes.end());
+  // Open dimensions of one symbol are equal: what one input is given holds for the others.
+  std::map<std::string, std::int64_t> known;
+  for (const onnx::InputInfo& in : open.inputs()) {
+    const auto given = wanted.find(in.name);
+    for (std::size_t k = 0; given != wanted.end() && k < in.symbols.size() && k < given->second.size(); ++k) {
+      if (!in.symbols[k].empty()) known.emplace(in.symbols[k], given->second[k]);
+    }
+  }
+  const Shapes opt = open.opt();
+  for (const onnx::InputInfo& in : open.inputs()) {
+    const auto usual = opt.find(in.name);
+    if (usual == opt.end() || wanted.contains(in.name)) continue;
+    ir::Shape shape = usual->second;
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      const auto same = k < in.symbols.size() ? known.find(in.symbols[k]) : known.end();
+      if (same != known.end()) shape[k] = same->second;
+    }
+    if (options.batch > 0 && !shape.empty() && in.has_shape && in.dims[0] < 0) shape[0] = options.batch;
+    wanted[in.name] = std::move(shape);
+  }
+  return open.at(wanted, [&](const std::string& name) -> std::optional<ir::Tensor> {
+    const auto array = arrays.find(name);
+    return array == arrays.end() ? std::nullopt : std::optional(array->second);
+  });
 }
 
 Result<std::shared_ptr<const engine::Engine>> choose(const engine::Engines& engines, const ModelOptions& options,

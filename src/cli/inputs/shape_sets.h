@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/open_model.h"
 #include "base/result.h"
 #include "cli/inputs/model.h"
 #include "cli/inputs/npy.h"
@@ -13,7 +14,7 @@
 
 namespace octavo::cli {
 
-/// Sets of shapes that a range of --minShapes and --maxShapes may have to be built whole.
+/// Sets of shapes that a range of --minShapes and --maxShapes may have where it is built whole: with --values.
 inline constexpr std::int64_t kMostInRange = 32;
 
 /// The shapes of the one set that --shapes or --optShapes names; empty when neither is given. Errors: usage for several --shapes.
@@ -25,11 +26,21 @@ inline constexpr std::int64_t kMostInRange = 32;
 [[nodiscard]] Result<std::map<std::string, ir::Tensor>> given_values(const ModelOptions& options,
                                                                      const std::vector<InputDeclaration>& inputs);
 
-/// The options once for each engine that `octavo build` is to make: for every --shapes (or every set of shapes between --minShapes and
-/// --maxShapes, that of --optShapes first), and every combination of --values of different inputs. Errors: usage, also for more than a file
-/// can hold.
+/// --minShapes, --optShapes and --maxShapes; empty where there is no range. Errors: usage where they contradict each other.
+[[nodiscard]] Result<api::ShapeRanges> given_range(const ModelOptions& options);
+
+/// The options once for each engine that `octavo build` is to make and tune: for every --shapes (of a range, that of --optShapes first), and every
+/// combination of --values of different inputs; with --values for every set of shapes of a range. Errors: usage, also for more than a file can hold.
 [[nodiscard]] Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options);
 
+/// Of an engine that is one of a range: the range, whose decisions it has, its extents, and how much working memory it takes beside the largest of the
+/// range. Lines; empty for others.
+[[nodiscard]] std::string range_lines(const Loaded& loaded);
+
+/// The engine of a file for a range: for --shapes and `shapes`, otherwise the opt shapes, of the batch that --batch names. Errors: bad_input outside of the
+/// range, naming it; those of a build where the shapes have to be planned.
+[[nodiscard]] Result<std::shared_ptr<const engine::Engine>> choose(const api::OpenModel& open, const ModelOptions& options,
+                                                                   const Shapes& shapes, const Arrays& arrays);
 /// The engine of a file that fits --shapes, --values, and the `shapes` and `arrays` of a run; where several do, the one for `batch`.
 [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> choose(const engine::Engines& engines, const ModelOptions& options,
                                                                    const Shapes& shapes, std::int64_t batch, const Arrays& arrays);

@@ -51,6 +51,7 @@ class Page {
   head() {
     const columns = [["", (p) => (this.plans.length > 1 ? (p.index ? "second" : "first") : "")], ["regions", (p) => p.counts()], ["time of the regions", (p) => (p.timed ? `${timeText(p.total)}, ${p.source}` : "no times")],
       ["whole run", (p) => (p.document.profile ? timeText(p.document.profile.median_seconds) : "–")], ["working memory", (p) => p.document.devices.map((d) => bytesText(d.arena_bytes)).join(" + ")],
+      ["inputs", (p) => p.document.inputs.map((i) => `${i.name} [${i.shape}]`).join(", ")], ["decisions", (p) => (p.document.decided_for ? `of the plan for ${p.document.decided_for}` : "for these shapes")],
       ["threads", (p) => p.document.threads], ["plan", (p) => p.document.plan_hash.slice(0, 8)]];
     $("summary").append(h("table", {}, h("tr", {}, columns.map(([name]) => h("th", { scope: "col" }, name))), this.plans.map((p) => h("tr", {}, columns.map(([, of]) => h("td", {}, of(p)))))));
     for (const [name, label, title] of FILTERS) {

@@ -1,6 +1,6 @@
 // pool: max_pool and avg_pool of u8 codes and floats. A thread reads the taps of its window for a run of channels; several threads share
-// a large window of codes where there are few results (a pooling over the whole image). The accumulator of an average of codes is the
-// exact sum of (code - zero point), which the program divides.
+// a large window where there are few results (a pooling over the whole image): then sums of floats are taken in another order than the
+// reference's. The accumulator of an average of codes is the exact sum of (code - zero point), which the program divides.
 #include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
 
@@ -13,6 +13,7 @@ using ir::Op;
 constexpr std::int64_t kLongestRun = 16, kSharedRun = 4;  ///< channels of a thread
 constexpr std::int64_t kThreadsWanted = 65536;
 constexpr std::int64_t kUnrolledTaps = 64;
+constexpr std::int64_t kTogether = 8;  ///< taps of a shared window of floats that a thread reads at once
 
 class PoolFamily final : public ElementFamily {
  public:
@@ -43,7 +44,12 @@ class PoolFamily final : public ElementFamily {
         ir::count(s.space) / ((s.open & 1) != 0 ? std::max<std::int64_t>(s.space[0], 1) : 1);  // of any batch: of an image
     std::int64_t shared = 1;
     while (codes && shared < 32 && results / kSharedRun * shared < kThreadsWanted && shared * 6 <= taps) shared *= 2;
-    // Sums of floats stay in the order of the taps: there a thread has fewer channels instead.
+    if (!codes && taps >= 16 && whole(w, x, s.space)) {
+      const std::int64_t vector = 16 / size;
+      while (shared < 256 && results / vector * shared < kThreadsWanted && shared * 2 < taps) shared *= 2;
+      if (shared > 1) return shared_floats(s, taps, shared, vector);
+    }
+    // Sums of floats of windows that nobody shares stay in the order of the taps: there a thread has fewer channels instead.
     std::int64_t run = shared > 1 ? kSharedRun : kLongestRun;
     while (taps > 9 && shared == 1 && run > 1 && results / run < kThreadsWanted) run /= 2;
     if (shared > 1) {
@@ -128,6 +134,68 @@ class PoolFamily final : public ElementFamily {
 )",
                                 fmt::arg("open", open), fmt::arg("inside", inside), fmt::arg("at", at), fmt::arg("close", close));
     }
+    return element_kernel(s, std::move(anchor), {followed_along(x, 1, 1, s.space)}, run);
+  }
+
+ private:
+  /// Does every window lie inside the image?
+  static bool whole(const ir::Window& w, const region::TensorRef& x, const ir::Shape& space) {
+    for (std::size_t d = 0; d < w.kernel.size(); ++d) {
+      const std::int64_t last = (space[d + 2] - 1) * w.strides[d] + (w.kernel[d] - 1) * w.dilations[d];
+      if (w.pads[d] != 0 || last >= x.dims[d + 2]) return false;
+    }
+    return true;
+  }
+
+  /// `shared` threads have every shared-th tap of a window inside the image.
+  static Result<ElementKernel> shared_floats(const Stage& s, std::int64_t taps, std::int64_t shared, std::int64_t run) {
+    const region::TensorRef& x = s.anchor.inputs[0];
+    const auto& w = s.anchor.as<ir::Window>();
+    const bool max = s.anchor.op == Op::max_pool;
+    const auto size = element_bytes(x);
+    const std::int64_t together = std::min(kTogether, (taps + shared - 1) / shared),
+                       rounds = (taps + shared * together - 1) / (shared * together);
+    std::string at = fmt::format("c0 * {}ll + c1 * {}ll", x.strides[0] * size, x.strides[1] * size), place;
+    for (std::size_t d = w.kernel.size(); d-- > 0;) {
+      place += fmt::format("        const int p{0} = c{1} * {2} + rest_taps % {3} * {4};\n        rest_taps /= {3};\n", d, d + 2,
+                           w.strides[d], w.kernel[d], w.dilations[d]);
+      at += fmt::format(" + p{} * {}ll", d, x.strides[d + 2] * size);
+    }
+    const char* none = max ? "__int_as_float((int)0xff800000u)" : "0.0f";
+    AnchorText anchor;
+    anchor.inputs = {x};
+    anchor.real = true;
+    anchor.shared = static_cast<int>(shared);
+    anchor.functions = fmt::format("OCTAVO_DEVICE float octavo_add(float a, float b) {{ return {}; }}\n",
+                                   max ? "octavo_gt(b, a, b, a)" : "__fadd_rn(a, b)");
+    if (!max)
+      anchor.finish =
+          fmt::format("  for (int v = 0; v < kRun; ++v) acc[v] = __fdiv_rn(acc[v], {});\n", float_text(static_cast<float>(taps)));
+    anchor.body =
+        fmt::format(R"(  {{
+    OCTAVO_UNROLL
+    for (int v = 0; v < kRun; ++v) acc[v] = {none};
+    OCTAVO_NO_UNROLL
+    for (int round = 0; round < {rounds}; ++round) {{
+      float e[{together}][kRun];
+      OCTAVO_UNROLL
+      for (int k = 0; k < {together}; ++k) {{
+        const int tap = share + (round * {together} + k) * {shared};
+        int rest_taps = tap < {taps} ? tap : 0;
+{place}        {load}(e[k], x0 + {at});
+        OCTAVO_UNROLL
+        for (int v = 0; v < kRun; ++v) e[k][v] = tap < {taps} ? e[k][v] : {none};
+      }}
+      OCTAVO_UNROLL
+      for (int k = 0; k < {together}; ++k) {{
+        OCTAVO_UNROLL
+        for (int v = 0; v < kRun; ++v) acc[v] = octavo_add(acc[v], e[k][v]);
+      }}
+    }}
+  }}
+)",
+                    fmt::arg("none", none), fmt::arg("rounds", rounds), fmt::arg("together", together), fmt::arg("shared", shared),
+                    fmt::arg("taps", taps), fmt::arg("place", place), fmt::arg("load", load_function(x.dtype)), fmt::arg("at", at));
     return element_kernel(s, std::move(anchor), {followed_along(x, 1, 1, s.space)}, run);
   }
 };

@@ -63,7 +63,7 @@ class ReduceFamily final : public ElementFamily {
     const std::int64_t results =
         ir::count(s.space) / ((s.open & 1) != 0 ? std::max<std::int64_t>(s.space[0], 1) : 1);  // of any batch: of an image
     std::int64_t shared = 1;
-    while (shared < 64 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
+    while (shared < 256 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
     const char* type = codes ? "int" : "float";
     const std::int32_t zero = codes && sums && x.quantizer ? x.quantizer->zero_point[0] : 0;
     std::string start, fold, add;

@@ -342,11 +342,15 @@ KernelText Elements::emit(const AnchorText& anchor) const {
     const char* type = anchor.real ? "float" : "int";
     text += fmt::format("  {} acc[kRun];\n{}", type, anchor.body);
     if (anchor.shared > 1) {
+      // Threads of one part of all runs lie side by side: neighbours in shared memory too.
       text += fmt::format("  __shared__ {} parts[{} * kRun];\n", type, kThreads);
-      text += "  for (int v = 0; v < kRun; ++v) parts[octavo_thread() * kRun + v] = acc[v];\n  octavo_barrier();\n";
-      text += fmt::format("  if (share != 0 || !inside) return;\n  for (int j = 1; j < {}; ++j) {{\n", anchor.shared);
+      text += fmt::format("  for (int v = 0; v < kRun; ++v) parts[v * {} + octavo_thread()] = acc[v];\n", kThreads);
       text += fmt::format(
-          "    for (int v = 0; v < kRun; ++v) acc[v] = octavo_add(acc[v], parts[(j * {} + mine) * kRun + v]);\n  }}\n", units);
+          "  for (int half = {0}; half > 0; half /= 2) {{\n    octavo_barrier();\n    if (share < half) {{\n"
+          "      for (int v = 0; v < kRun; ++v) parts[v * {1} + octavo_thread()] = acc[v] = octavo_add(acc[v], parts[v * {1} + "
+          "octavo_thread() + half * {2}]);\n    }}\n  }}\n",
+          anchor.shared / 2, kThreads, units);
+      text += "  if (share != 0 || !inside) return;\n";
     }
     text += anchor.finish;
     if (anchor.shared == 1) text += "  (void)share;\n";

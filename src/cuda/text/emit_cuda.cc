@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+
+#include "cuda/text/bounds.h"
 
 namespace octavo::cuda {
 namespace {
@@ -14,6 +18,10 @@ using program::Program;
 
 constexpr std::string_view kPrelude =
 #include "cuda/text/prelude.inc"
+    ;
+
+constexpr std::string_view kQuotients =
+#include "cuda/text/quotients.inc"
     ;
 
 std::string_view c_type(char type) {
@@ -58,8 +66,40 @@ std::string_view expression_of(const Program& p, const Instr& instr) {
   return expression(instr.op);
 }
 
-/// Fills "$0".."$3" and "$k".
-std::string filled(std::string_view text, const Instr& instr, std::string_view immediate) {
+/// A constant first operand that is neither zero nor NaN, so that the result is NaN where the second one is.
+bool first_is_bound(const Program& p, const Instr& instr) {
+  if (instr.op != Op::max && instr.op != Op::min) return false;
+  const Instr& bound = p.code[static_cast<std::size_t>(instr.args[0])];
+  const auto v = std::bit_cast<float>(bound.imm);
+  return bound.op == Op::imm_f && v == v && v != 0;
+}
+
+bool divides(const Program& p, const Instr& instr) {
+  return instr.op == Op::div && !is_constant(p, instr, 0, 1);
+}
+
+/// Is zero a usual value? A sum of an accumulator and something else seldom is.
+bool often_zero(const Program& p, int value) {
+  const Instr& in = p.code[static_cast<std::size_t>(value)];
+  switch (in.op) {
+    case Op::acc_f: return false;
+    case Op::imm_f: return std::bit_cast<float>(in.imm) == 0;
+    case Op::add:
+    case Op::sub: return often_zero(p, in.args[0]) && often_zero(p, in.args[1]);
+    case Op::fma: return (often_zero(p, in.args[0]) || often_zero(p, in.args[1])) && often_zero(p, in.args[2]);
+    case Op::mul:
+    case Op::max:
+    case Op::min: return often_zero(p, in.args[0]) || often_zero(p, in.args[1]);
+    case Op::div:
+    case Op::to_f16:
+    case Op::to_bf16: return often_zero(p, in.args[0]);
+    default: return true;
+  }
+}
+
+/// Fills "$0".."$3" and "$k". `names`: of values, where they are not v0, v1, ...
+std::string filled(std::string_view text, const Instr& instr, std::string_view immediate,
+                   const std::vector<std::string>* names = nullptr) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '$') {
@@ -67,7 +107,12 @@ std::string filled(std::string_view text, const Instr& instr, std::string_view i
       continue;
     }
     const char what = text[++i];
-    out += what == 'k' ? std::string(immediate) : fmt::format("v{}", instr.args[static_cast<std::size_t>(what - '0')]);
+    if (what == 'k') {
+      out += immediate;
+      continue;
+    }
+    const int arg = instr.args[static_cast<std::size_t>(what - '0')];
+    out += names == nullptr ? fmt::format("v{}", arg) : (*names)[static_cast<std::size_t>(arg)];
   }
   return out;
 }
@@ -158,6 +203,81 @@ std::string emit_function(const Program& p, std::string_view name) {
   }
   for (std::size_t j = 0; j < p.outputs.size(); ++j) body += fmt::format("  r{} = v{};\n", j, p.outputs[j].value);
   return tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
+}
+
+bool divides(const Program& p) {
+  return std::any_of(p.code.begin(), p.code.end(), [&](const Instr& i) { return divides(p, i); });
+}
+
+std::string emit_function_of_several(const Program& p, std::string_view name, int count) {
+  const char acc = program::uses(p, Op::acc_f) ? 'f' : 'i';
+  const std::vector<char> kinds = operand_kinds(p);
+  const std::vector<Bounds> bounds = bounds_of(p);
+  std::string parameters = fmt::format("const {} (&acc)[{}]", c_type(acc), count);
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (kinds[k]) parameters += fmt::format(", const {} (&x{})[{}]", c_type(kinds[k]), k, count);
+  }
+  for (std::size_t j = 0; j < p.outputs.size(); ++j)
+    parameters += fmt::format(", {} (&r{})[{}]", c_type(result_kind(p, j)), j, count);
+  std::vector<std::string> names;  // of values, as an element's operations spell them
+  std::string body, loop;
+  const auto finish_loop = [&] {
+    if (!loop.empty()) body += fmt::format("  OCTAVO_UNROLL\n  for (int j = 0; j < {}; ++j) {{\n{}  }}\n", count, loop);
+    loop.clear();
+  };
+  for (std::size_t i = 0; i < p.code.size(); ++i) {
+    const Instr& instr = p.code[i];
+    const std::string_view type = c_type(program::info(instr.op).result);
+    if (instr.op == Op::imm_i || instr.op == Op::imm_f) {
+      body += fmt::format("  const {} v{} = {};\n", type, i, immediate_of(instr, name));
+      names.push_back(fmt::format("v{}", i));
+      continue;
+    }
+    names.push_back(fmt::format("v{}[j]", i));
+    body += fmt::format("  {} v{}[{}];\n", type, i, count);
+    if (!divides(p, instr)) {
+      std::string value =
+          filled(first_is_bound(p, instr) ? instr.op == Op::min ? "octavo_at_most($1, $0)" : "octavo_at_least($1, $0)"
+                                          : expression_of(p, instr),
+                 instr, immediate_of(instr, name), &names);
+      if (instr.op == Op::acc_i || instr.op == Op::acc_f) value = "acc[j]";
+      if (instr.op == Op::load_i || instr.op == Op::load_f) value = fmt::format("x{}[j]", instr.imm);
+      loop += fmt::format("    v{}[j] = {};\n", i, value);
+      continue;
+    }
+    finish_loop();
+    constexpr double kLeast = 0x1p-60, kMost = 0x1p60;  // as in quotients.inc
+    const Bounds &a = bounds[static_cast<std::size_t>(instr.args[0])], &b = bounds[static_cast<std::size_t>(instr.args[1])];
+    const bool small = a.least < kLeast && a.most > -kLeast, large = a.least < -kMost || a.most > kMost,
+               any = !((b.least >= kLeast && b.most <= kMost) || (b.most <= -kLeast && b.least >= -kMost));
+    std::string checks = "0";
+    if (small) checks += " | kSmallDividend";
+    if (small && often_zero(p, instr.args[0])) checks += " | kZeroDividend";
+    if (large) checks += " | kLargeDividend";
+    if (any) checks += " | kAnyDivisor";
+    if (b.least < 0) checks += " | kNegativeDivisor";
+    const auto array = [&](int value) {
+      const Instr& in = p.code[static_cast<std::size_t>(value)];
+      if (in.op != Op::imm_f) return fmt::format("v{}", value);
+      body += fmt::format("  float v{0}_of_{1}[{2}];\n  OCTAVO_UNROLL\n  for (int j = 0; j < {2}; ++j) v{0}_of_{1}[j] = v{0};\n",
+                          value, i, count);
+      return fmt::format("v{}_of_{}", value, i);
+    };
+    const Instr& divisor = p.code[static_cast<std::size_t>(instr.args[1])];
+    if (divisor.op == Op::imm_f && b.least > 0 && !any) {
+      const float inverse = static_cast<float>(1 / static_cast<double>(std::bit_cast<float>(divisor.imm)));
+      const std::string dividends = array(instr.args[0]);
+      body += fmt::format("  octavo_divide_by<{}>(v{}, {}, v{}, __int_as_float((int)0x{:08x}u));\n", checks, i, dividends,
+                          instr.args[1], std::bit_cast<std::uint32_t>(inverse));
+    } else {
+      const std::string dividends = array(instr.args[0]), divisors = array(instr.args[1]);
+      body += fmt::format("  octavo_divide<{}>(v{}, {}, {});\n", checks, i, dividends, divisors);
+    }
+  }
+  for (std::size_t j = 0; j < p.outputs.size(); ++j)
+    loop += fmt::format("    r{}[j] = {};\n", j, names[static_cast<std::size_t>(p.outputs[j].value)]);
+  finish_loop();
+  return std::string(kQuotients) + tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
 }
 
 std::vector<std::string> compile_options(std::string_view architecture) {

@@ -25,6 +25,12 @@ namespace octavo::cuda {
 /// narrowing store. Tables become arrays in global memory named NAME_tableK. `p` must verify.
 [[nodiscard]] std::string emit_function(const program::Program& p, std::string_view name);
 
+/// Does the program divide floats in a way that emit_function_of_several has a form without branches for?
+[[nodiscard]] bool divides(const program::Program& p);
+/// The same function for `count` elements at a time, every parameter an array of so many: `const T (&acc)[4], ..., R0 (&r0)[4], ...`. Quotients are rounded
+/// once as well, but by the functions of quotients.inc, so that the elements are computed side by side; their text comes with it.
+[[nodiscard]] std::string emit_function_of_several(const program::Program& p, std::string_view name, int count);
+
 /// Options that keep the arithmetic as written, and the target: "sm_80", "sm_90a", ... Unread values of a program are no warning.
 [[nodiscard]] std::vector<std::string> compile_options(std::string_view architecture);
 

@@ -100,19 +100,6 @@ bool contiguous(const Access& a) {
   return a.strides[1] == a.element && a.div[1] == 1;
 }
 
-/// Element j of 32-bit words `w`, a C expression, as the program loads it.
-std::string element_text(DType type, std::string_view w, std::string_view j) {
-  switch (type) {
-    case DType::u8:
-    case DType::boolean: return fmt::format("(int)(({0}[({1}) / 4] >> (({1}) % 4 * 8)) & 255u)", w, j);
-    case DType::s8: return fmt::format("(int)(signed char)({0}[({1}) / 4] >> (({1}) % 4 * 8))", w, j);
-    case DType::s32: return fmt::format("(int){}[{}]", w, j);
-    case DType::f16: return fmt::format("octavo_f16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
-    case DType::bf16: return fmt::format("octavo_bf16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
-    default: return fmt::format("__int_as_float((int){}[{}])", w, j);
-  }
-}
-
 constexpr std::string_view kHelpers = R"(
 // `count` elements from p on, of which `valid` exist, in vectors; or one by one, `stride` bytes apart. A vector holds several elements only
 // where `stride` is `element`.
@@ -232,11 +219,45 @@ class Emitter {
       out_.pointers += ", 0, 0";
     }
     stores(p);
+    const bool several = shape_.real && divides(p);
+    const int count = shape_.pairs ? 8 : 4;  // elements side by side
+    std::string run, before, behind;         // the program, and what is around it where rows come in pairs
+    if (!several) {
+      run = "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]";
+      for (const auto& [k, value] : arguments_) run += ", " + value;
+      for (std::size_t j = 0; j < p.outputs.size(); ++j) run += fmt::format(", r{}[j]", j);
+      run += ");\n";
+    } else {
+      std::string arrays, values, names;
+      for (const auto& [k, value] : arguments_) {
+        arrays += fmt::format("      {} in{}[{}];\n", kinds_[k] == 'i' ? "int" : "float", k, count);
+        values += fmt::format("        in{}[e] = {};\n", k, value);
+        names += fmt::format(", in{}", k);
+      }
+      std::string results, parts;
+      for (std::size_t j = 0; j < p.outputs.size(); ++j) {
+        results += fmt::format("      {} out_of_pair{}[{}];\n", result_type(p, j), j, count);
+        parts += fmt::format("      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) r{0}[j] = out_of_pair{0}[i % {1} * 4 + j];\n",
+                             j, count / 4);
+        names += fmt::format(", out_of_pair{}", j);
+      }
+      // A row, or two: all elements first, then the stores of each row.
+      before = fmt::format(
+          "    OCTAVO_UNROLL\n    for (int pair = 0; pair < kRows; pair += {0}) {{\n{1}{2}      float sum[{3}];\n      "
+          "OCTAVO_UNROLL\n"
+          "      for (int e = 0; e < {3}; ++e) {{\n        const int i = pair + e / 4, j = e % 4;\n        sum[e] = sums[i][q * 4 "
+          "+ j];\n{4}      }}\n"
+          "      octavo_program(sum{5});\n",
+          count / 4, arrays, results, count, values, names);
+      behind = "    }\n";
+      run = parts;
+    }
     out_.text =
         fmt::format("constexpr int kRows = {}, kRun = {}, kNeighbours = {};\n", shape_.rows, shape_.run, shape_.piece) +
         "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
         "}\n" +
-        std::string(kHelpers) + folds_ + emit_function(p, "octavo_program") +
+        std::string(kHelpers) + folds_ +
+        (several ? emit_function_of_several(p, "octavo_program", count) : emit_function(p, "octavo_program")) +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(
@@ -255,19 +276,22 @@ class Emitter {
             "    const int first = channel + octavo_channel_step(q * 4);\n"
             "    if ({1} <= 0) continue;\n"
             "{2}{4}"
-            "    OCTAVO_UNROLL\n    for (int i = 0; i < kRows; ++i) {{\n"
+            "{10}    OCTAVO_UNROLL\n    for (int i = {11}; i < {12}; ++i) {{\n"
             "      const int p = pixel[i];\n      (void)p;\n"
             "{3}{8}"
-            "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]{5});\n"
-            "{6}    }}\n  }}\n"
+            "{5}{6}    }}\n{13}  }}\n"
             "{7}}}\n",
-            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_, row_kept_,
-            shape_.real ? "float" : "int");
+            collected_, valid("first", 4), channel_reads_, results_, row_reads_, run, row_stores_, last_stores_, row_kept_,
+            shape_.real ? "float" : "int", before, several ? "pair" : "0", several ? fmt::format("pair + {}", count / 4) : "kRows",
+            behind);
     out_.pointers = shape_.prefix + "constants + " + std::to_string(constants_at_) + out_.pointers;
     return out_;
   }
 
  private:
+  [[nodiscard]] static std::string_view result_type(const Program& p, std::size_t output) {
+    return program::info(p.code[static_cast<std::size_t>(p.outputs[output].value)].op).result == 'i' ? "int" : "float";
+  }
   [[nodiscard]] Reasons why_not() const {
     if (s_.space.size() != 4) return unmet("rank of the result", s_.space.size(), "4");
     if (s_.program.outputs.empty() || s_.stores.empty()) return unmet("program", "none", "one that gives what is stored");
@@ -359,7 +383,7 @@ class Emitter {
       if (static_cast<int>(k) == shape_.forwarded) {
         row_kept_ += fmt::format("      unsigned x{0}[4];\n      octavo_read<16>(x{0}, o.kept + (i * (kRun / 4) + q) * {1});\n", k,
                                  16 * shape_.threads);
-        call_ += fmt::format(", __int_as_float((int)x{}[j])", k);
+        arguments_.emplace_back(k, fmt::format("__int_as_float((int)x{}[j])", k));
         continue;
       }
       if (s_.constants[k]) {
@@ -370,11 +394,22 @@ class Emitter {
           const std::uint32_t v = (*s_.constants[k])[static_cast<std::size_t>(c)];
           std::memcpy(out_.constants.data() + at + static_cast<std::size_t>(c) * 4, &v, 4);
         }
-        channel_reads_ += fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * first);\n", k, at);
-        const std::string word = fmt::format("x{}", k);
-        call_ += ", " + (kinds_[k] == 'i' ? fmt::format("(int){}[j]", word)
-                         : wide           ? fmt::format("__int_as_float((int){}[j])", word)
-                                          : fmt::format("octavo_{}_value((unsigned short){}[j])", ir::name_of(o.ref.dtype), word));
+        std::string word = fmt::format("x{}[j]", k);
+        if (shape_.ahead) {
+          fetched_ += fmt::format("  unsigned x{}[kRun];\n", k);
+          fetch_ += fmt::format(
+              "  OCTAVO_UNROLL\n  for (int q = 0; q < kRun / 4; ++q) {{\n    unsigned word[4];\n"
+              "    octavo_read<16>(word, o.constants + {1} + 4 * (channel + octavo_channel_step(q * 4)));\n"
+              "    OCTAVO_UNROLL\n    for (int w = 0; w < 4; ++w) f.x{0}[q * 4 + w] = word[w];\n  }}\n",
+              k, at);
+          word = fmt::format("f.x{}[q * 4 + j]", k);
+        } else {
+          channel_reads_ +=
+              fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * first);\n", k, at);
+        }
+        arguments_.emplace_back(k, kinds_[k] == 'i' ? fmt::format("(int){}", word)
+                                   : wide           ? fmt::format("__int_as_float((int){})", word)
+                                          : fmt::format("octavo_{}_value((unsigned short){})", ir::name_of(o.ref.dtype), word));
         continue;
       }
       const Access a = access_of(o.ref, o.div, s_.space, s_.open, shape_.run);
@@ -383,7 +418,7 @@ class Emitter {
       const std::int64_t step = a.strides[1];
       if (a.div[1] != 1) {
         out_.refusal = unmet("repetition of an operand along the channels", a.div[1], "1");
-      } else if (contiguous(a) && a.element * shape_.run <= 16) {
+      } else if (contiguous(a) && a.element * shape_.run <= (shape_.ahead ? 32 : 16)) {
         fetched_ += fmt::format("  unsigned x{}[kRows][{}];\n", k, std::max(1, a.element * shape_.run / 4));
         if (exchanged(a) || shape_.piece == shape_.run) {
           const std::string from = exchanged(a) ? exchange_channel() : "channel";
@@ -406,7 +441,7 @@ class Emitter {
               a.element, std::min(a.vector, 4 * a.element), k, offset, valid("first", 4));
         }
         look_ahead(k, a, offset);
-        call_ += ", " + element(k, fmt::format("f.x{}[i]", k), "q * 4 + j");
+        arguments_.emplace_back(k, element(k, fmt::format("f.x{}[i]", k), "q * 4 + j"));
       } else {
         const int vector = std::min(a.vector, 4 * a.element);
         // All rows before the first of them is stored: the compiler may not move a read above a store.
@@ -419,7 +454,7 @@ class Emitter {
             "    }}\n",
             k, std::max(1, a.element), a.element, vector, offset, step, valid("first", 4));
         if (contiguous(a)) look_ahead(k, a, offset);
-        call_ += ", " + element(k, fmt::format("x{}[i]", k), "j");
+        arguments_.emplace_back(k, element(k, fmt::format("x{}[i]", k), "j"));
       }
     }
   }
@@ -452,7 +487,6 @@ class Emitter {
       };
       const bool integer = program::info(p.code[static_cast<std::size_t>(p.outputs[j].value)].op).result == 'i';
       results_ += fmt::format("      {} r{}[4];\n", integer ? "int" : "float", j);
-      call_ += fmt::format(", r{}[j]", j);
       if (!shape_.keeps && !shape_.keeps_codes) pointer(fmt::format("store{}", j), ref, true);
       std::string words;  // of four results
       switch (type) {
@@ -520,11 +554,24 @@ class Emitter {
   int open_ = 0;  ///< numbers
   std::vector<char> kinds_, byte_floats_;
   Epilogue out_;
-  std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, call_,
-      row_stores_, last_stores_;
+  std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, row_stores_,
+      last_stores_;
+  std::vector<std::pair<std::size_t, std::string>> arguments_;  ///< of the program: an operand's index and an element of it
 };
 
 }  // namespace
+
+std::string element_text(DType type, std::string_view w, std::string_view j) {
+  switch (type) {
+    case DType::u8:
+    case DType::boolean: return fmt::format("(int)(({0}[({1}) / 4] >> (({1}) % 4 * 8)) & 255u)", w, j);
+    case DType::s8: return fmt::format("(int)(signed char)({0}[({1}) / 4] >> (({1}) % 4 * 8))", w, j);
+    case DType::s32: return fmt::format("(int){}[{}]", w, j);
+    case DType::f16: return fmt::format("octavo_f16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
+    case DType::bf16: return fmt::format("octavo_bf16_value((unsigned short)({0}[({1}) / 2] >> (({1}) % 2 * 16)))", w, j);
+    default: return fmt::format("__int_as_float((int){}[{}])", w, j);
+  }
+}
 
 Tail tail_of(const region::Stage& stage, const region::Plan& plan) {
   Tail t{stage.space, stage.program, stage.operands, stage.stores, {}, stage.open};

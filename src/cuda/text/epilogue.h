@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/reason.h"
@@ -49,6 +50,8 @@ struct EpilogueShape {
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
   bool real = false;                  ///< sums are f32, not s32
+  bool ahead = false;                 ///< channel constants, and operands of 16 bits, are read by octavo_fetch as well
+  bool pairs = false;                 ///< programs with quotients compute two rows side by side; `rows` is even
   bool stores_padding = false;        ///< stores have room for padded_channels, and get all of them
 };
 
@@ -63,6 +66,8 @@ struct Tail {
   std::vector<std::optional<std::vector<std::uint32_t>>> constants;
   std::uint32_t open = 0;  ///< dimensions of the space that are open (region::OpenExtents)
 };
+/// Element j of 32-bit words `w`, both C expressions, as programs load the type.
+[[nodiscard]] std::string element_text(ir::DType type, std::string_view w, std::string_view j);
 [[nodiscard]] Tail tail_of(const region::Stage& stage, const region::Plan& plan);
 
 /// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of

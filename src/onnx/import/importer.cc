@@ -355,9 +355,10 @@ Result<std::vector<ValueId>> Importer::inline_graph(const pb::GraphProto& branch
     for (const auto& o : branch.output()) {
       if (poisoned_.contains(o.name()))
         return fail(ErrorKind::unsupported, "a node in the chosen branch is not supported (it is listed separately)");
-      if (sequences_.contains(o.name()))
-        return fail(ErrorKind::unsupported,
-                    fmt::format("its branch or body gives a sequence (\"{}\"); only tensors are supported", o.name()));
+      if (sequences_.contains(o.name())) {  // the handler asks for it by this name
+        out.push_back(ir::kNone);
+        continue;
+      }
       OCTAVO_TRY(const ValueId v, resolve(o.name()));
       out.push_back(v);
     }
@@ -399,6 +400,7 @@ Result<std::vector<Importer::Given>> Importer::inline_body(const pb::GraphProto&
   std::string outer_prefix = std::exchange(value_prefix_, prefix);
   for (std::size_t i = 0; i < given.size(); ++i) {
     const std::string& name = body.input(static_cast<int>(i)).name();
+    if (given[i].value == ir::kNone) continue;  // a sequence, which has this name by now
     values_[name] = given[i].value;
     if (held(given[i].type) != given[i].type) declared_[name] = given[i].type;
   }
@@ -406,6 +408,10 @@ Result<std::vector<Importer::Given>> Importer::inline_body(const pb::GraphProto&
     OCTAVO_TRY(const std::vector<ValueId> results, inline_graph(body, prefix));
     std::vector<Given> out;
     for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i] == ir::kNone) {
+        out.push_back({ir::kNone, DType::f32});
+        continue;
+      }
       const DType type = graph().type(results[i]).dtype;
       out.push_back({results[i], this->declared(body.output(static_cast<int>(i)).name(), type)});
     }

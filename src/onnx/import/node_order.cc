@@ -73,7 +73,7 @@ Result<std::vector<int>> Importer::sort_nodes(const pb::GraphProto& graph_proto,
       if (const auto it = producer.find(name); it != producer.end()) {
         readers[static_cast<std::size_t>(it->second)].push_back(i);
         ++waits[static_cast<std::size_t>(i)];
-      } else if (!values_.contains(name) && !initializers_.contains(name)) {
+      } else if (!values_.contains(name) && !initializers_.contains(name) && !sequences_.contains(name)) {
         return fail(ErrorKind::bad_model, fmt::format("node {} ({} \"{}\") reads tensor \"{}\", which nothing defines", i,
                                                       graph_proto.node(i).op_type(), graph_proto.node(i).name(), name));
       }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "passes/behind_gemm.h"
 #include "passes/rules.h"
 
 namespace octavo::passes {
@@ -17,29 +18,13 @@ namespace {
 using ir::Op;
 using ir::Shape;
 
-constexpr int kDeepest = 32;  // operators looked through
-
-bool takes(Op op) {
-  return ir::has_trait(op, ir::kPointwise) && op != Op::affine && op != Op::view && op != Op::quantize && op != Op::dequantize &&
-         op != Op::quantize_rt && op != Op::dequantize_rt;
-}
-
-/// Is the matrix a product of a gemm, or pointwise operators behind one?
-bool from_gemm(const ir::Graph& g, ir::ValueId v, int depth = 0) {
-  if (v == ir::kNone || depth > kDeepest || g.type(v).shape.size() != 2) return false;
-  const ir::Node& n = g.producer(v);
-  if (n.op == Op::gemm) return true;
-  return ir::has_trait(n.op, ir::kPointwise) &&
-         std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId i) { return from_gemm(g, i, depth + 1); });
-}
-
 struct SinkReshape final : rewrite::Rule {
   std::string_view name() const override { return "sink-reshape"; }
   std::string_view equation() const override { return "f(reshape(y), c) ==> reshape(f(y, c)), y a matrix that a gemm computes"; }
 
   rewrite::Outcome apply(ir::Graph& g, ir::NodeId id, const ir::Grids&) const override {
     const ir::Node n = g.node(id);
-    if (!takes(n.op) || n.outputs.size() != 1) return rewrite::no_match();
+    if (!moves_freely(n.op) || n.outputs.size() != 1) return rewrite::no_match();
     const Shape shape = g.type(n.outputs[0]).shape;
     const auto reshaped = [&](ir::ValueId v) {
       return v != ir::kNone && g.producer(v).op == Op::reshape && g.type(v).shape == shape && from_gemm(g, g.producer(v).inputs[0]);

@@ -29,6 +29,9 @@ void each_store(const Region& r, F f) {
     for (const TensorRef& out : s.stores) f(out);
   }
 }
+bool in_16_bits(const TensorRef& t) {
+  return t.dtype == ir::DType::f16 || t.dtype == ir::DType::bf16;
+}
 bool reads(const Region& r, BufferId b) {
   bool found = false;
   each_read(r, [&](const TensorRef& t) { found = found || t.buffer == b; });
@@ -55,7 +58,8 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
     const Region& r = plan.regions[i];
     if (r.stages.size() != 1 || r.graph_outputs.empty()) continue;
     const Stage& s = r.stages[0];
-    if (s.anchor.op == ir::Op::conv && s.anchor.integer) convs[s.anchor.inputs[0].buffer].push_back(i);
+    if (s.anchor.op == ir::Op::conv && (s.anchor.integer || in_16_bits(s.anchor.inputs[0])))
+      convs[s.anchor.inputs[0].buffer].push_back(i);
     if (s.anchor.none() && s.stores.size() == 1) parts[s.stores[0].buffer].push_back(i);
   }
   std::vector<Neighbours> out;

@@ -1,9 +1,9 @@
 // Regions side by side: independent stages as one region.
 //
 // Candidate horizontal:  conv(x, W1); conv(x, W2) ==> one region, side by side
-//   Why    the input is read once while it is in cache, and small convolutions fill all threads together.
+//   Why    the input is read once while it is in cache, and small convolutions fill all threads together; a GPU computes them as one product.
 //   Exact  bit for bit: nothing is computed otherwise.
-//   Needs  2 to 8 integer convolutions of one tensor; nothing between them reads a result of theirs.
+//   Needs  2 to 8 convolutions or linear layers of one tensor, in integers, float16 or bfloat16; nothing between them reads a result of theirs.
 //   Order  on the default plan. Default: apart.
 //   Says   join_side_by_side
 //

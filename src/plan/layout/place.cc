@@ -129,6 +129,7 @@ class Placer {
     natural_.resize(static_cast<std::size_t>(g_.value_capacity()));
     in_rows_.resize(natural_.size());
     find_read_by_products();
+    features_last_ = find_features_last(g_);
     const std::map<ValueId, Strides> rows = find_row_orders(g_);
     for (const NodeId id : order_) {
       const Node& n = g_.node(id);
@@ -183,9 +184,7 @@ class Placer {
       case Op::transpose: return permuted(source(0), ir::get_ints(n.attrs, "perm")).strides;
       case Op::reshape: {
         const auto r = reshaped(source(0), dims);
-        return r                                                            ? r->strides
-               : dims.size() == 4 && !in_rows_[static_cast<std::size_t>(v)] ? channel_last(dims)
-                                                                            : ir::dense_strides(dims);
+        return r ? r->strides : dims.size() == 4 && !is_rows(v) ? channel_last(dims) : ir::dense_strides(dims);
       }
       case Op::slice:
       case Op::concat: return strides_in_order(dims, order_of(source(0).dims, source(0).strides));
@@ -201,14 +200,16 @@ class Placer {
       case Op::matmul: return rows_as_shown(v);
       default: break;
     }
-    if (dims.size() == 4 && !given_channels_last(v) && !in_rows_[static_cast<std::size_t>(v)]) return channel_last(dims);
+    if (dims.size() == 4 && !given_channels_last(v) && !is_rows(v)) return channel_last(dims);
     for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
       if (n.inputs[slot] != ir::kNone && g_.type(n.inputs[slot]).shape == dims && !g_.is_constant(n.inputs[slot])) {
-        return strides_in_order(dims, order_of(dims, source(slot).strides));
+        const Strides order = strides_in_order(dims, order_of(dims, source(slot).strides));
+        return dims.size() == 4 && features_last_.contains(v) && order.back() != 1 ? ir::dense_strides(dims) : order;
       }
     }
     return ir::dense_strides(dims);
   }
+  bool is_rows(ValueId v) const { return in_rows_[static_cast<std::size_t>(v)] || features_last_.contains(v); }
 
   /// Matrices, as scores of attention and what becomes of them: products read and write rows, so that elements of a row lie side by side
   /// where an image of the same rank would have its channels. True for what a product of matrices makes or reads, through operations of
@@ -500,6 +501,7 @@ class Placer {
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
   std::vector<bool> in_rows_, feeds_product_;  ///< see kept_in_rows
+  std::set<ValueId> features_last_;
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
   SliceWishes slices_;

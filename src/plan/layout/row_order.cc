@@ -56,6 +56,32 @@ std::map<ValueId, Strides> find_row_orders(const ir::Graph& g) {
   return wanted;
 }
 
+std::set<ValueId> find_features_last(const ir::Graph& g) {
+  std::set<ValueId> out;
+  for (const NodeId id : g.order()) {
+    const Node& n = g.node(id);
+    const ValueId v = n.outputs[0];
+    const ir::Shape& dims = g.type(v).shape;
+    if (dims.empty()) continue;
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    const auto has = [&](ValueId in) { return in != ir::kNone && out.contains(in); };
+    bool last = false;
+    switch (n.op) {
+      case Op::gemm: last = true; break;
+      case Op::layer_norm: last = ir::get_int(n.attrs, "axis") == rank - 1; break;
+      case Op::reshape: last = has(n.inputs[0]) && g.type(n.inputs[0]).shape.back() == dims.back(); break;
+      case Op::transpose: last = has(n.inputs[0]) && ir::get_ints(n.attrs, "perm").back() == rank - 1; break;
+      case Op::slice: last = has(n.inputs[0]); break;
+      case Op::concat: last = std::all_of(n.inputs.begin(), n.inputs.end(), has); break;
+      default:
+        last = keeps_places(n) &&
+               std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId in) { return has(in) && g.type(in).shape == dims; });
+    }
+    if (last) out.insert(v);
+  }
+  return out;
+}
+
 std::vector<std::set<ValueId>> connected(const ir::Graph& g, const std::set<ValueId>& values) {
   // What a value is made from, and what is moved from it, belongs to its set. Sources come first in the order.
   std::map<ValueId, std::size_t> set_of;

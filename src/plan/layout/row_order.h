@@ -21,6 +21,10 @@ namespace octavo::plan {
 /// Strides that products wish for, by value; only the order that they imply counts.
 [[nodiscard]] std::map<ir::ValueId, Strides> find_row_orders(const ir::Graph& g);
 
+/// Values of any rank whose last dimension is the features of products with constant weights, or what a layer_norm of the last dimension alone
+/// gave: such products and norms write and read rows, so that a value of rank 4 among them is no image with the channels in dimension 1.
+[[nodiscard]] std::set<ir::ValueId> find_features_last(const ir::Graph& g);
+
 /// `values`, split into those that are made from each other, through moves too. In the order of the graph.
 [[nodiscard]] std::vector<std::set<ir::ValueId>> connected(const ir::Graph& g, const std::set<ir::ValueId>& values);
 

@@ -8,10 +8,13 @@
 
 Scripts written for ONNX Runtime run with one changed import: `import octavo as onnxruntime` (docs/from-onnxruntime.md).
 """
+import math as _math
+import operator as _operator
 import os as _os
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union, cast
 
 from . import _nvrtc
+from ._arguments import real as _real, thread_count as _thread_count, whole as _whole
 from ._errors import (CancelledError, EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
 from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _preprocess, _profile,
                       load)
@@ -131,19 +134,19 @@ def check(model: Any, inputs: Optional[Mapping[str, Any]] = None, seed: int = 1,
     """
     made = _build_options(**{**_DEFAULTS, **_known(options)})
     if not isinstance(model, (bytes, bytearray, memoryview)) and not hasattr(model, "SerializeToString"):
-        return cast(CheckReport, _check(_os.fspath(model), made, None if inputs is None else dict(inputs), seed, bool(from_model)))
+        return cast(CheckReport, _check(_os.fspath(model), made, None if inputs is None else dict(inputs), _whole("seed", seed, 0, 2**64 - 1), bool(from_model)))
     data = model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)
-    return cast(CheckReport, _check(data, made, None if inputs is None else dict(inputs), seed, bool(from_model)))
+    return cast(CheckReport, _check(data, made, None if inputs is None else dict(inputs), _whole("seed", seed, 0, 2**64 - 1), bool(from_model)))
 
 
 def bench(engine: Engine, seconds: float = 1.0, inputs: Optional[Mapping[str, Any]] = None, threads: Optional[int] = None) -> BenchResult:
     """Times whole runs of an engine for this number of seconds, after a tenth of that as a warm-up. The inputs are random unless some are given."""
-    return cast(BenchResult, _bench(engine, _inputs_of(engine, inputs), float(seconds), _thread_count(threads)))
+    return cast(BenchResult, _bench(engine, _inputs_of(engine, inputs), _real("seconds", seconds, 0, 86400), _thread_count(threads)))
 
 
 def profile(engine: Engine, runs: int = 50, inputs: Optional[Mapping[str, Any]] = None, threads: Optional[int] = None) -> ProfileResult:
     """Times each layer of an engine, in the order of execution: {"median_ms", "min_ms", "layers": [{"name", "median_ms", "share"}]}."""
-    times = _profile(engine, _inputs_of(engine, inputs), int(runs), _thread_count(threads))
+    times = _profile(engine, _inputs_of(engine, inputs), _whole("profile: runs", runs, 1, 1000000), _thread_count(threads))
     whole = sum(times["layers_ms"]) or 1.0
     layers: List[LayerTime] = [
         {"name": layer["name"], "tactic": layer["tactic"], "precision": layer["precision"], "median_ms": t, "share": t / whole}
@@ -257,8 +260,8 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         calibration = {}
         for tensor, value in ranges.items():
             ends = [float(value)] if not hasattr(value, "__len__") else [float(end) for end in value]
-            if len(ends) > 2 or not ends or (len(ends) == 1 and not ends[0] >= 0) or (len(ends) == 2 and not ends[0] <= ends[1]):
-                raise UsageError(f"calibration: the range of {tensor!r} is {value}, must not be negative: the largest magnitude, or (least, largest)")
+            if len(ends) > 2 or not ends or not all(map(_math.isfinite, ends)) or (len(ends) == 1 and not ends[0] >= 0) or (len(ends) == 2 and not ends[0] <= ends[1]):
+                raise UsageError(f"calibration: the range of {tensor!r} is {value}, must be finite and not negative: the largest magnitude, or (least, largest)")
             calibration[tensor] = ends
     elif calibration is not None:
         calibration = _os.fspath(calibration)
@@ -269,12 +272,12 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
     rules = precision.items() if hasattr(precision, "items") else precision or []
     return {
         "device": str(device), "cpu": str(cpu or ""), "shapes": {str(name): _shape(f"shapes[{name!r}]", shape) for name, shape in (shapes or {}).items()},
-        "profiles": profile_map, "threads": _thread_count(threads), "default_batch": int(default_batch or 0), "disable": list(disable or []),
-        "effort": _effort(str(device)) if effort is None else int(effort), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
+        "profiles": profile_map, "threads": _thread_count(threads), "default_batch": 0 if default_batch is None else _whole("default_batch", default_batch, 0, 65536), "disable": list(disable or []),
+        "effort": _effort(str(device)) if effort is None else _whole("build: effort", effort, 0, 5), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
-        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": int(most_engines), "keep_model": bool(keep_model), "late": str(late),
+        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": _whole("most_engines", most_engines, 1, 65536), "keep_model": bool(keep_model), "late": str(late),
     }
 
 
@@ -293,7 +296,7 @@ def _known(options: Dict[str, Any]) -> Dict[str, Any]:
 
 def _shape(what: str, shape: Any) -> List[int]:
     try:
-        return [int(d) for d in shape]
+        return [_operator.index(d) for d in shape]
     except (TypeError, ValueError):
         raise UsageError(f"{what} is {shape!r}, not a sequence of integers such as (1, 3, 224, 224)") from None
 
@@ -344,11 +347,3 @@ def _with(model: Any, of_file: Callable[..., Any], of_bytes: Callable[..., Any])
     if hasattr(model, "SerializeToString"):
         return lambda *rest: of_bytes(model.SerializeToString(), *rest)
     return lambda *rest: of_file(_os.fspath(model), *rest)
-
-
-def _thread_count(threads: Optional[int]) -> int:
-    if threads is None:
-        return 0
-    if int(threads) < 1:
-        raise UsageError(f"threads={threads}: give at least 1, or None for every core")
-    return int(threads)

@@ -6,6 +6,7 @@ import pathlib
 import tempfile
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
 
+from ._arguments import real, thread_count
 from ._errors import FileError, InputError, UsageError
 from ._octavo import _Quantizer
 
@@ -95,18 +96,16 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
         raise UsageError("quantize: labels has no effect: right answers are counted for max_drop; give it as well")
     if isinstance(data, (str, bytes, os.PathLike)):
         raise UsageError("quantize: data is an iterable of samples; the command `octavo quantize --data` reads folders and pictures")
-    if threads is not None and int(threads) < 1:
-        raise UsageError(f"quantize: threads={threads}: give at least 1, or None")
     if progress is not None and not callable(progress):
         raise TypeError("octavo.quantize: progress is a function of one argument, the step")
     source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)
     quantizer = _Quantizer(source, {
-        "method": method, "percentile": float(percentile), "activations": activations, "weights": str(weights), "rounding": str(rounding),
+        "method": method, "percentile": real("quantize: percentile", percentile, 50, 100), "activations": activations, "weights": str(weights), "rounding": str(rounding),
         "bias_correction": bool(bias_correction), "equalization": bool(equalization), "placement": str(placement),
-        "min_sqnr": None if min_sqnr is None else float(min_sqnr), "max_drop": None if max_drop is None else repr(float(max_drop)),
+        "min_sqnr": None if min_sqnr is None else real("quantize: min_sqnr", min_sqnr, 0, 200), "max_drop": None if max_drop is None else repr(float(max_drop)),
         "allow": [] if allow is None else [allow] if isinstance(allow, str) else sorted(allow),
         "labels": None if labels is None else [int(label) for label in labels],
-        "shapes": {str(name): [int(d) for d in shape] for name, shape in (shapes or {}).items()}, "threads": int(threads or 0), "measure": bool(measure)})
+        "shapes": {str(name): [int(d) for d in shape] for name, shape in (shapes or {}).items()}, "threads": thread_count(threads, "quantize: "), "measure": bool(measure)})
     count = 0
     for count, sample in enumerate(data, 1):
         quantizer.add(_arrays(sample, count - 1), f"sample {count - 1}")

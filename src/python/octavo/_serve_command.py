@@ -5,6 +5,7 @@ import logging
 import sys
 from typing import List
 
+from ._arguments import real
 from ._errors import EngineFileError, Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 
 PACKAGES = ["uvicorn>=0.30", "starlette>=0.40", "httptools", "uvloop", "orjson>=3.9", "prometheus-client>=0.20", "tritonclient[grpc]>=2.50"]  # as in pyproject.toml
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (use --token-file and --tls-cert then) (%(default)s)")
     p.add_argument("--port", type=int, default=8000, help="HTTP port; 0: any free one (%(default)s)")
     p.add_argument("--grpc-port", type=int, default=8001, help="gRPC port; 0: any free one; -1: no gRPC (%(default)s)")
-    p.add_argument("--batch", default="1,2,4,8", metavar="SIZES", help="batch sizes to build for ONNX models with an open batch (%(default)s)")
+    p.add_argument("--batch", default="1,2,4,8", metavar="SIZES", help="batch sizes to tune ONNX models with an open batch for; the largest is the most rows of a run (%(default)s)")
     p.add_argument("--delay-ms", type=float, default=2.0, metavar="MS", help="how long a request may wait for others to fill a batch (%(default)s)")
     p.add_argument("--threads", type=int, default=None, help="threads of one run (default: the cores of this process divided by --instances)")
     p.add_argument("--instances", type=int, default=1, help="runs of one model at the same time (%(default)s)")
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
     p.add_argument("--effort", type=int, default=None, help="as for octavo build")
     p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
-    p.add_argument("--max-shapes", type=int, default=16, metavar="N", help="shapes that are kept for a model whose height, width, ... is open; if there are more, the least recently used one is dropped (%(default)s)")
+    p.add_argument("--max-shapes", type=int, default=16, metavar="N", help="shapes of a model whose length, height, ... is open, for each size of --batch, whose engines are kept; if there are more, the least recently used one is dropped and made again (%(default)s)")
     p.add_argument("--tls-cert", default=None, metavar="FILE", help="certificate and its chain in PEM; both ports then accept only TLS")
     p.add_argument("--tls-key", default=None, metavar="FILE", help="its key in PEM, without a password")
     p.add_argument("--token-file", default=None, metavar="FILE", help="bearer tokens, one on each line; every request needs one (Authorization: Bearer TOKEN), except requests for the server's health")
@@ -56,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
 
 def to_install() -> str:
     return f"pip install {' '.join(repr(p) for p in PACKAGES)}; or, with the wheel at hand: pip install \"$(ls octavo-*.whl)[serve]\""
+
+
+def _bytes(option: str, mebibytes: float) -> int:
+    return int(real(option, mebibytes, 0, 2**40) * 2**20)
 
 
 def main(arguments: List[str]) -> int:
@@ -74,10 +79,10 @@ def main(arguments: List[str]) -> int:
         return 2
     try:
         settings = Settings(
-            host=args.host, port=args.port, grpc_port=None if args.grpc_port < 0 else args.grpc_port, batch=sizes, delay=args.delay_ms / 1e3,
+            host=args.host, port=args.port, grpc_port=None if args.grpc_port == -1 else args.grpc_port, batch=sizes, delay=args.delay_ms / 1e3,
             threads=args.threads, instances=args.instances, queue=args.queue, timeout=args.timeout, body_timeout=args.body_timeout,
             idle_timeout=args.idle_timeout, stream_timeout=args.stream_timeout, stream_messages=args.stream_messages, max_shapes=args.max_shapes,
-            max_request=int(args.max_request_mb * 2**20), max_pending=int(args.max_pending_mb * 2**20), max_connections=args.max_connections,
+            max_request=_bytes("--max-request-mb", args.max_request_mb), max_pending=_bytes("--max-pending-mb", args.max_pending_mb), max_connections=args.max_connections,
             grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, tls_cert=args.tls_cert, tls_key=args.tls_key,
             token_file=args.token_file, repository_token_file=args.repository_token_file, allow_host=tuple(args.allow_host), allow_origin=tuple(args.allow_origin))
 

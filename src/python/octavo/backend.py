@@ -11,6 +11,7 @@ import onnx
 from onnx.backend.base import Backend as _Backend, BackendRep as _BackendRep, Device as _Device, namedtupledict
 
 import octavo
+from octavo import _sequences
 
 
 def _engine_device(device):
@@ -36,11 +37,14 @@ class OctavoRep(_BackendRep):
         return {v.name: x for v, x in zip(self._inputs, inputs)}
 
     def run(self, inputs, **kwargs):
-        """inputs: arrays in the model's order, or {name: array}. Returns a named tuple of arrays, in the model's order."""
+        """inputs: arrays in the model's order, or {name: array}; a list of arrays for a sequence, None for an optional value that is not there. Returns a named
+        tuple of arrays, and of lists of arrays for sequences, in the model's order."""
+        if _sequences.needed(self._model):
+            return self._run_sequences(self._named(inputs))
         arrays = {}
         for name, x in self._named(inputs).items():
             if x is None or isinstance(x, (list, tuple)) and not all(np.isscalar(e) for e in x):
-                raise octavo.UnsupportedError(f"run: input \"{name}\" is a sequence or an optional value; only tensors are supported")
+                raise octavo.InputError(f"run: input \"{name}\" is a tensor, a sequence or nothing was given")
             arrays[name] = np.asarray(x)
         if self._engine is None:
             self._engine = octavo.build(self._model, device=self._device, **self._options)
@@ -48,6 +52,24 @@ class OctavoRep(_BackendRep):
         self._shapes, self._arrays = {name: x.shape for name, x in arrays.items()}, arrays
         names = [o.name for o in self._model.graph.output]
         return namedtupledict("Outputs", names)(*[results[name] for name in names])
+
+    def _run_sequences(self, given):
+        """The lengths of what is given are part of the model that is built: another one for other lengths."""
+        model, arrays = _sequences.of_inputs(self._model, given)
+        lengths, sequences = {}, _sequences.sequence_outputs(model)
+        if sequences:
+            counted = octavo.build(_sequences.with_lengths(model), device=self._device, **self._options).run(arrays)
+            lengths = {name: int(counted[f"{name}[]"]) for name in sequences}
+            model = _sequences.with_elements(model, lengths)
+        else:
+            model = _sequences.with_elements(model, {})
+        if any(n == 0 for n in lengths.values()) and len(model.graph.output) == 0:
+            raise octavo.UnsupportedError("all results are sequences without elements")
+        self._engine = octavo.build(model, device=self._device, **self._options)
+        self._shapes, self._arrays = {name: x.shape for name, x in arrays.items()}, arrays
+        results = self._engine.run(arrays)
+        names = [o.name for o in self._model.graph.output]
+        return namedtupledict("Outputs", names)(*[[results[f"{name}[{i}]"] for i in range(lengths[name])] if name in lengths else results[name] for name in names])
 
     @property
     def engine(self):

@@ -15,6 +15,7 @@ import warnings
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from . import capi as capi
+from ._arguments import whole
 from ._errors import Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 from ._files import is_engine
 from ._octavo import Engine, __version__, _devices, _model_info, _nearest, load
@@ -82,7 +83,7 @@ class SessionOptions:
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """Inputs' dimensions that the model calls `name` have this size."""
-        self._free[name] = int(value)
+        self._free[name] = whole(f"add_free_dimension_override_by_name: {name}", value, 1, 2**31 - 1)
 
     def register_custom_ops_library(self, path: str) -> None:
         raise UnsupportedError(f"custom operators ({path}): octavo has no plugins; octavo.doctor lists operators that are not supported")
@@ -139,7 +140,8 @@ class InferenceSession:
     def _built(self, source: Any, device: str, threads: Optional[int]) -> Engine:
         from . import build
         entries = self._options._entries
-        effort = int(entries.get("octavo.effort", "0" if self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL else "2"))
+        text = str(entries.get("octavo.effort", "0" if self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL else "2"))
+        effort = whole("octavo.effort", int(text) if text.isdecimal() else text, 0, 5)
         shapes = self._overridden(source) if self._options._free else None
         return build(source, device, shapes, threads, effort=effort, timing_cache=entries.get("octavo.timing_cache"),
                      calibration=entries.get("octavo.calibration"))

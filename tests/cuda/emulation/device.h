@@ -136,11 +136,12 @@ static inline float floorf(float v) {
 static inline float ceilf(float v) {
   return __builtin_ceilf(v);
 }
+// Of a NaN and a number the number, also where the NaN signals.
 static inline float fmaxf(float a, float b) {
-  return __builtin_fmaxf(a, b);
+  return a != a ? b : b != b ? a : __builtin_fmaxf(a, b);
 }
 static inline float fminf(float a, float b) {
-  return __builtin_fminf(a, b);
+  return a != a ? b : b != b ? a : __builtin_fminf(a, b);
 }
 static inline int __float2int_rn(float v) {  // saturates; NaN is 0
   if (v != v) return 0;

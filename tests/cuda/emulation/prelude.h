@@ -318,6 +318,23 @@ OCTAVO_DEVICE float octavo_eq(float a, float b, float c, float d) {
   return a == b ? c : d;
 }
 
+OCTAVO_DEVICE float octavo_at_most(float v, float bound) {
+  return bound < v ? bound : v;
+}
+OCTAVO_DEVICE float octavo_at_least(float v, float bound) {
+  return bound > v ? bound : v;
+}
+OCTAVO_DEVICE float fabsf(float v) {
+  return __builtin_fabsf(v);
+}
+// One unit off, one way or the other, as the GPU may be.
+OCTAVO_DEVICE float octavo_inverse(float v) {
+  const float r = 1.0f / v;
+  const unsigned bits = __float_as_uint(r);
+  if ((bits & 0x7f800000u) == 0x7f800000u || (bits & 0x7f800000u) == 0) return r;
+  return __uint_as_float(bits + __float_as_uint(v) % 3 - 1);
+}
+
 OCTAVO_DEVICE unsigned short octavo_f16_bits(float v) {
   return __builtin_bit_cast(unsigned short, (_Float16)v);
 }
@@ -376,11 +393,46 @@ struct OctavoProducts {
   const unsigned* registers;  // of the thread, where rows come from registers
   unsigned were[4], rows[2][8];
 };
+struct OctavoRealProducts {
+  float (*sums)[4];
+  const unsigned char *a, *b;  // of the product's first row; both with rows of 128, 64 or 32 bytes
+  int tiles, row, from_a, from_b, group, add;
+  OctavoReal type;
+};
 struct OctavoPending {
   OctavoProducts all[256];
-  int count, committed;
+  OctavoRealProducts real[256];
+  int count, reals, committed;
 };
 static OctavoPending octavo_pending[1024];
+template <OctavoReal type, int row, int tiles>
+OCTAVO_UNCHECKED static void octavo_group_multiply_real(float (&sums)[tiles][4], const void* a, int from_a, const void* b,
+                                                        int from_b, int add = 1) {
+  OctavoPending& mine = octavo_pending[octavo_thread()];
+  const int rows_a = from_a / (8 * row) * (8 * row), rows_b = from_b / (8 * row) * (8 * row);
+  if (mine.reals == 256 || (unsigned long)a % 128 != 0 || (unsigned long)b % 128 != 0 || from_a % 32 != 0 || from_b % 32 != 0)
+    return octavo_hooks->trap("operands of a warpgroup's product that it cannot take");
+  mine.real[mine.reals++] = {sums,
+                             (const unsigned char*)a + rows_a,
+                             (const unsigned char*)b + rows_b,
+                             tiles,
+                             row,
+                             from_a - rows_a,
+                             from_b - rows_b,
+                             mine.committed,
+                             add,
+                             type};
+}
+template <int row, int tiles>
+OCTAVO_DEVICE void octavo_group_multiply_f16(float (&sums)[tiles][4], const void* a, int from_a, const void* b, int from_b,
+                                             int add = 1) {
+  octavo_group_multiply_real<OctavoReal::f16, row>(sums, a, from_a, b, from_b, add);
+}
+template <int row, int tiles>
+OCTAVO_DEVICE void octavo_group_multiply_bf16(float (&sums)[tiles][4], const void* a, int from_a, const void* b, int from_b,
+                                              int add = 1) {
+  octavo_group_multiply_real<OctavoReal::bf16, row>(sums, a, from_a, b, from_b, add);
+}
 template <int tiles>
 OCTAVO_UNCHECKED static void octavo_group_multiply_apart(int (&sums)[tiles][4], const void* a, int from_a, int lead, const void* b,
                                                          int from_b, int lead_b) {
@@ -448,8 +500,40 @@ OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
     }
   }
 }
-template <int tiles>
-OCTAVO_DEVICE void octavo_group_settle(int (&)[tiles][4]) {}
+// Sixteen elements of a row, as floats.
+OCTAVO_UNCHECKED static void octavo_group_row(const OctavoRealProducts& p, const unsigned char* matrix, int r, int from,
+                                              float (&out)[16]) {
+  const int chunks = p.row / 16, turn = chunks == 8 ? r & 7 : chunks == 4 ? (r >> 1) & 3 : (r >> 2) & 1;
+  for (int half = 0; half < 2; ++half) {
+    const unsigned char* at = matrix + r * p.row + 16 * ((from / 16 + half) ^ turn);
+    octavo_hooks->access(at, 16, 0, 1);
+    for (int k = 0; k < 8; ++k)
+      out[8 * half + k] =
+          p.type == OctavoReal::f16 ? octavo_element<OctavoReal::f16>(at, k) : octavo_element<OctavoReal::bf16>(at, k);
+  }
+}
+OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoRealProducts& p) {
+  const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
+  float left[2][16], right[16];
+  for (int i = 0; i < 2; ++i) octavo_group_row(p, p.a, first + 8 * i, p.from_a, left[i]);
+  for (int j = 0; j < p.tiles; ++j) {
+    for (int c = 0; c < 2; ++c) {
+      octavo_group_row(p, p.b, 8 * j + lane % 4 * 2 + c, p.from_b, right);
+      for (int i = 0; i < 2; ++i) {
+        float sum = 0;
+        for (int k = 0; k < 16; ++k) sum += left[i][k] * right[k];
+        float& into = p.sums[j][2 * i + c];
+        into = p.add != 0 ? into + sum : sum;
+      }
+    }
+  }
+}
+template <class Sum, int tiles>
+OCTAVO_DEVICE void octavo_group_settle(Sum (&)[tiles][4]) {}
+template <int count>
+OCTAVO_DEVICE void octavo_registers_more() {}
+template <int count>
+OCTAVO_DEVICE void octavo_registers_fewer() {}
 OCTAVO_DEVICE void octavo_group_begin() {}
 OCTAVO_UNCHECKED static void octavo_group_commit() {
   ++octavo_pending[octavo_thread()].committed;
@@ -465,5 +549,13 @@ OCTAVO_UNCHECKED static void octavo_group_wait() {
       mine.all[left++] = mine.all[i];
   }
   mine.count = left;
+  left = 0;
+  for (int i = 0; i < mine.reals; ++i) {
+    if (mine.real[i].group < mine.committed - groups)
+      octavo_multiply_now(mine.real[i]);
+    else
+      mine.real[left++] = mine.real[i];
+  }
+  mine.reals = left;
 }
 OCTAVO_DEVICE void octavo_group_publish() {}

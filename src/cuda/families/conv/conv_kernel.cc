@@ -6,6 +6,17 @@
 #include <cstring>
 
 namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kLoad =
+#include "cuda/families/conv/conv_load.inc"
+    ;
+
+}  // namespace
+
+std::string_view conv_load_text() {
+  return kLoad;
+}
 
 bool is_windowed(const region::Region& region) {
   if (region.stages.size() != 1) return false;
@@ -33,24 +44,31 @@ std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blo
 std::string conv_parameters(const ConvShape& s) {
   return fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int") +
          (s.open ? std::string() : declare({{"kBatch", s.batch}})) +
-         declare({{"kInH", s.in_h},
+         declare({{"kInD", s.in_d},
+                  {"kInH", s.in_h},
                   {"kInW", s.in_w},
                   {"kChannels", s.channels},
                   {"kOutChannels", s.out_channels},
+                  {"kOutD", s.out_d},
                   {"kOutH", s.out_h},
                   {"kOutW", s.out_w}}) +
          (s.open ? std::string() : declare({{"kPixels", s.pixels()}})) +
-         declare({{"kKernelH", s.kernel_h},
+         declare({{"kKernelD", s.kernel_d},
+                  {"kKernelH", s.kernel_h},
                   {"kKernelW", s.kernel_w},
+                  {"kStrideD", s.stride_d},
                   {"kStrideH", s.stride_h},
                   {"kStrideW", s.stride_w},
+                  {"kDilationD", s.dilation_d},
                   {"kDilationH", s.dilation_h},
                   {"kDilationW", s.dilation_w},
+                  {"kPadFront", s.pad_front},
                   {"kPadTop", s.pad_top},
                   {"kPadLeft", s.pad_left},
                   {"kFillCode", s.fill},
                   {"kSkew", s.skew}}) +
-         fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
+         fmt::format("constexpr octavo_offset kInImage = {}, kInFrame = {}, kInRow = {}, kInPixel = {};\n", s.image, s.frame, s.row,
+                     s.pixel);
 }
 
 ir::Tensor pack_filter(const ConvShape& s, std::int64_t of_group, const ConvWeights& w, const FilterLayout& l) {

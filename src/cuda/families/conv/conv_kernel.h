@@ -21,10 +21,13 @@ namespace octavo::cuda {
 /// Blocks of a launch whose blocks take several of `items` tiles and keep one filter: a multiple of `tiles_n`.
 [[nodiscard]] std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blocks, const Target& target);
 
-/// The shape as constants: kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
+/// The shape as constants (for all that have a third dimension kInD, kInFrame, kOutD, kKernelD, ... as well): kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
 /// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel. Of an open batch
 /// without kBatch and kPixels, which the kernel then takes as parameters as far as its text has them.
 [[nodiscard]] std::string conv_parameters(const ConvShape& shape);
+
+/// Device functions by which threads find the rows of a tile's activations and copy a step of its depth (conv_load.inc), with the marks of text_for.
+[[nodiscard]] std::string_view conv_load_text();
 
 /// How shared memory holds a filter: for each tile of channels step after step, in each step a row a channel.
 struct FilterLayout {
@@ -54,7 +57,8 @@ struct ConvKernel {
   std::int64_t grid = 1, threads = 1, shared = 0;
   int rows = 1, run = 4;  ///< pixels and channels of a thread
   std::int64_t padded_channels = 0;
-  OpenNumbers open = {};  ///< of an open batch: what the text has of it
+  OpenNumbers open = {};              ///< of an open batch: what the text has of it
+  bool ahead = false, pairs = false;  ///< as in EpilogueShape
 };
 namespace detail {
 /// All but the filter, which is the first constant.
@@ -63,12 +67,17 @@ namespace detail {
 }  // namespace detail
 /// With the filter that `pack` makes of the weights. Error: a program that no epilogue can be.
 template <class Pack>
-[[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, ConvKernel kernel, const Pack& pack) {
-  const ConvWeights weights = read_weights(conv);
-  const EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
+[[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, const ConvWeights& weights, ConvKernel kernel,
+                                                  const Pack& pack) {
+  EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
+  shape.real = conv.shape.type != ConvType::u8s8, shape.ahead = kernel.ahead, shape.pairs = kernel.pairs;
   OCTAVO_TRY(KernelText out, detail::put_together(conv, std::move(kernel), shape, weights.start));
   out.constants.insert(out.constants.begin(), pack(weights, shape));
   return out;
+}
+template <class Pack>
+[[nodiscard]] Result<KernelText> emit_conv_kernel(const ConvSetting& conv, ConvKernel kernel, const Pack& pack) {
+  return emit_conv_kernel(conv, read_weights(conv), std::move(kernel), pack);
 }
 
 }  // namespace octavo::cuda

@@ -19,9 +19,6 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/families/conv/conv.inc"
     ;
-constexpr std::string_view kLoad =
-#include "cuda/families/conv/conv_load.inc"
-    ;
 constexpr std::string_view kSplit =
 #include "cuda/text/split.inc"
     ;
@@ -106,12 +103,16 @@ Reasons why_not_tile(const ConvLayout& l, const Target& target) {
   const ConvTile& t = l.tile;
   if (l.conv.groups > 1 && (l.conv.channels == 0 || l.conv.piece < 4))
     return unmet("groups of a tile", l.conv.groups, "whole groups of 4 channels or more");
+  // Zeros between the groups of a tile would make NaN of what is infinite in another group.
+  if (l.conv.groups > 1 && l.conv.type != ConvType::u8s8 && l.conv.out_channels / l.conv.groups % t.n != 0)
+    return unmet("channels of a group of floats", l.conv.out_channels / l.conv.groups, fmt::format("a multiple of {}", t.n));
   const auto power = [](int v) { return v > 0 && (v & (v - 1)) == 0; };
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return unmet("tile", fmt::format("{}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n), "a multiple of 16x16 a warp");
   const int run = t.n / t.warps_n / 4;
-  if (l.conv.type != ConvType::u8s8 && (t.groups || t.splits > 1))
-    return unmet("products and split depth of floats", fmt::format("{}, {}", t.groups ? "wgmma" : "mma", t.splits), "mma, 1");
+  if (l.conv.type != ConvType::u8s8 && ((t.groups && !in_16_bits(l.conv.type)) || t.splits > 1))
+    return unmet("products and split depth of floats", fmt::format("{}, {}", t.groups ? "wgmma" : "mma", t.splits),
+                 "mma, or wgmma of 16 bits, 1");
   if (t.groups) {
     if (auto why = why_no_warpgroups(target); !why.empty()) return why;
     if (t.warps_m % 4 != 0 || t.warps_n != 1 || (t.n != 32 && t.n != 64 && t.n != 128 && t.n != 256))
@@ -119,6 +120,11 @@ Reasons why_not_tile(const ConvLayout& l, const Target& target) {
                    "a multiple of 4x1 warps, 32 to 256 channels");
   } else if (run != 4 && run != 8 && run != 16)
     return unmet("channels a warp", t.n / t.warps_n, "16, 32 or 64");
+  constexpr int kRegisters = 65536,
+                kBesideSums = 26;  // of a multiprocessor; with fewer than these NVRTC refuses products of warpgroups
+  if (const auto has = kRegisters / (l.threads * t.blocks), sums = std::int64_t{t.m} * t.n / (32 * t.warps_m * t.warps_n);
+      t.groups && has < sums + kBesideSums)
+    return unmet("registers of a thread", has, fmt::format("at least {}", sums + kBesideSums));
   if (t.k != 32 && t.k != 64 && t.k != 128) return unmet("bytes a step", t.k, "32, 64 or 128");
   if (!power(t.m) || t.m > 512 || !power(t.n) || t.n > 512)
     return unmet("tile", fmt::format("{}x{}", t.m, t.n), "powers of two up to 512");
@@ -175,16 +181,6 @@ double seconds_of(const ConvShape& s, const ConvLayout& l, double traffic, const
   return cost::seconds(busy, traffic) + cost::kStart;
 }
 
-std::string_view name_of(ConvType t) {
-  switch (t) {
-    case ConvType::u8s8: return "u8s8";
-    case ConvType::bf16: return "bf16";
-    case ConvType::f16: return "f16";
-    case ConvType::tf32: return "tf32";
-    default: return "f32";
-  }
-}
-
 std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& l, std::int64_t steps) {
   const ConvTile& t = l.tile;
   const bool split = s.type == ConvType::f32;
@@ -195,8 +191,8 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
                   {"kGroupIn", s.groups == 1 ? 0 : in_group},
                   {"kPiece", std::max(s.piece, 4)},
                   {"kTapChunks", s.tap_chunks()}}) +
-         fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
-                     t.resident != 0, t.near_copy != 0) +
+         fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {}, kZeroCopies = false;\n",
+                     s.packed_rows, s.flat, t.resident != 0, t.near_copy != 0) +
          declare({{"kTileM", t.m},
                   {"kTileN", t.n},
                   {"kTileK", t.k},
@@ -210,13 +206,16 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
          (s.open && t.splits > 1 ? std::string() : declare({{"kCounterBytes", l.counters}})) +
          fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups) +
          fmt::format("#define OCTAVO_SPLIT {}\n", split ? 1 : 0) +
-         fmt::format("#define OCTAVO_PRODUCT octavo_mma_{}\ntypedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
-                     name_of(s.type), s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
+         fmt::format(
+             "#define OCTAVO_PRODUCT octavo_mma_{}\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply{}\n"
+             "typedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
+             name_of(s.type), in_16_bits(s.type) ? fmt::format("_{}", name_of(s.type)) : "",
+             s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
 }
 
 /// One of the convolutions. `conv` is filled.
 Result<ConvSetting> match_one(const region::Stage& stage, const region::Plan& plan, ConvType type) {
-  OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type));
+  OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type, /*frames=*/true));
   ConvShape& s = conv.shape;
   if (s.groups == 1 && s.piece < 4) {
     if (s.pixel != s.channels || s.dilation_w != 1)
@@ -248,7 +247,7 @@ std::vector<ConvLayout> layouts(const ConvProducts& setting, const Target& targe
   for (const Base& b : kBases) {
     const ConvShape s = tile_shape(setting.conv.shape, b.n);
     const bool real = s.type != ConvType::u8s8;
-    if (real && b.groups) continue;
+    if (real && b.groups && !in_16_bits(s.type)) continue;
     if (s.channels == 0 || (b.n > 2 * s.out_channels && b.n > 32)) continue;
     if (b.m > 2 * s.pixels() && b.m > 32) continue;
     for (const int k : {32, 64, 128}) {
@@ -327,10 +326,9 @@ Result<ConvProducts> match_conv(const region::Region& r, const region::Plan& pla
   OCTAVO_TRY(out.conv, match_one(conv_of(r), plan, type));
   const ConvShape& s = out.conv.shape;
   if (s.groups != 1) {
-    if (type != ConvType::u8s8) return refuse("groups", s.groups, "1");
-    if (s.channels == 1 || layouts(out, target).empty())
-      return refuse("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / s.groups),
-                    "groups that tiles hold whole");
+    if (s.channels == bytes_of(type) || layouts(out, target).empty())
+      return refuse("channels a group", fmt::format("{} to {}", s.channels / bytes_of(type), s.out_channels / s.groups),
+                    type == ConvType::u8s8 ? "groups that tiles hold whole" : "several to a multiple of 16");
   }
   if (r.stages.size() == 1) return out;
   out.forwarded = forwarded_operand(r);
@@ -395,7 +393,7 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   OCTAVO_TRY(const Epilogue e, add(setting.conv, l.conv, l.steps,
                                    [&](EpilogueShape& shape) { shape.forwarded = setting.forwarded, shape.fold = setting.fold; }));
   const bool open = setting.conv.shape.open;
-  const std::string load = text_for(kLoad, open);
+  const std::string load = text_for(conv_load_text(), open);
   std::string text = text_for(kText, open), before, before_parameters;
   OpenNumbers numbers;
   if (open) {

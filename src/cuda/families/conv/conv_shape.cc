@@ -64,7 +64,59 @@ std::optional<float> not_finite(const ConvFilter& filter) {
   return found;
 }
 
+/// A tensor of the stage's space with one spatial dimension as one of an image's row, with three as one of more images. `div`: of an operand.
+/// Nothing where frames of neighbouring images are not as far apart as those of one.
+std::optional<region::TensorRef> as_images(region::TensorRef r, const ir::Shape& space, std::vector<std::int64_t>* div) {
+  if (space.size() == 3) {
+    r.dims.insert(r.dims.begin() + 2, 1);
+    r.strides.insert(r.strides.begin() + 2, 0);
+    if (div != nullptr && !div->empty()) div->insert(div->begin() + 2, 1);
+    return r;
+  }
+  if (space[0] > 1 && space[2] > 1 && r.strides[0] != space[2] * r.strides[2]) return std::nullopt;
+  if (div != nullptr && !div->empty()) {
+    if ((*div)[0] != 1 || (*div)[2] != 1) return std::nullopt;
+    div->erase(div->begin() + 2);
+  }
+  if (space[2] > 1) r.strides[0] = r.strides[2];
+  r.dims[0] *= r.dims[2];
+  r.dims.erase(r.dims.begin() + 2);
+  r.strides.erase(r.strides.begin() + 2);
+  return r;
+}
+/// The stage with a space of rank 4. Nothing as above.
+std::optional<region::Stage> as_images(const region::Stage& s) {
+  region::Stage out = s;
+  for (region::TensorRef& store : out.stores) {
+    auto r = as_images(store, s.space, nullptr);
+    if (!r) return std::nullopt;
+    store = std::move(*r);
+  }
+  for (region::Operand& operand : out.operands) {
+    auto r = as_images(operand.ref, s.space, &operand.div);
+    if (!r) return std::nullopt;
+    operand.ref = std::move(*r);
+  }
+  if (s.space.size() == 3) {
+    out.space.insert(out.space.begin() + 2, 1);
+  } else {
+    out.space[0] *= out.space[2];
+    out.space.erase(out.space.begin() + 2);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string_view name_of(ConvType t) {
+  switch (t) {
+    case ConvType::u8s8: return "u8s8";
+    case ConvType::bf16: return "bf16";
+    case ConvType::f16: return "f16";
+    case ConvType::tf32: return "tf32";
+    default: return "f32";
+  }
+}
 
 std::optional<ConvType> conv_type(const region::Stage& s) {
   const region::Anchor& a = s.anchor;
@@ -86,7 +138,7 @@ double ConvSetting::traffic() const {
   return all;
 }
 
-Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, ConvType type) {
+Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, ConvType type, bool frames) {
   const region::Anchor& a = s.anchor;
   if (conv_type(s) != type)
     return refuse("operator", ir::name_of(a.op),
@@ -97,43 +149,69 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
   ConvShape& shape = out.shape;
   shape.type = type;
   const region::TensorRef& x = out.input = a.inputs[0];
-  if (x.dims.size() != 4 || s.space.size() != 4) return refuse("rank of the input", x.dims.size(), "4");
+  const std::size_t rank = x.dims.size();
+  if (rank != s.space.size() || rank < 3 || rank > (frames ? 5 : 4))
+    return refuse("rank of the input", rank, frames ? "3 to 5" : "3 or 4");
   if (type == ConvType::u8s8 && (x.dtype != ir::DType::u8 || a.weights->dtype != ir::DType::s8))
     return refuse("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(a.weights->dtype)),
                   "u8 or s8, and s8");
   if (type == ConvType::u8s8 && (!x.quantizer || !x.quantizer->per_tensor()))
     return refuse("quantizer of the input", "none, or one per axis", "one per tensor");
-  out.filter = {*a.weights, {}, {}, a.weight_zero};
+  region::TensorRef weights = *a.weights;
+  const auto& window = a.as<ir::Window>();
+  const bool deep = rank == 5, flat_rows = rank == 3;
+  if (deep) {
+    if (weights.dims[2] > 1 && weights.strides[2] != weights.dims[3] * weights.strides[3])
+      return refuse("strides of the weights", ir::to_string(weights.strides), "kernel rows side by side");
+    shape.kernel_d = weights.dims[2];
+    shape.in_d = x.dims[2], shape.out_d = s.space[2];
+    shape.stride_d = window.strides[0], shape.dilation_d = window.dilations[0], shape.pad_front = window.pads[0];
+    weights.dims[3] *= weights.dims[2];
+    weights.dims.erase(weights.dims.begin() + 2);
+    weights.strides.erase(weights.strides.begin() + 2);
+  } else if (flat_rows) {
+    weights.dims.insert(weights.dims.begin() + 2, 1);
+    weights.strides.insert(weights.strides.begin() + 2, 0);
+  }
+  out.filter = {weights, {}, {}, a.weight_zero};
   if (!a.weight_sum) out.filter.data = plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data;
   out.filter.sum = a.weight_sum;
   if (out.filter.data.empty() && !a.weight_sum) return refuse("weights", "computed at run time", "constant");
   if (ir::count(s.space) == 0) return refuse("elements", 0, "some");
-  const auto& window = a.as<ir::Window>();
-  shape.batch = x.dims[0], shape.in_h = x.dims[2], shape.in_w = x.dims[3];
   shape.groups = window.group;
-  shape.channels = a.weights->dims[1] * size;
-  shape.out_channels = s.space[1], shape.out_h = s.space[2], shape.out_w = s.space[3];
-  shape.kernel_h = a.weights->dims[2], shape.kernel_w = a.weights->dims[3];
-  shape.stride_h = window.strides[0], shape.stride_w = window.strides[1];
-  shape.dilation_h = window.dilations[0], shape.dilation_w = window.dilations[1];
-  shape.pad_top = window.pads[0], shape.pad_left = window.pads[1];
-  shape.image = x.strides[0] * size, shape.row = x.strides[2] * size, shape.pixel = x.strides[3] * size;
+  shape.channels = weights.dims[1] * size;
+  shape.batch = x.dims[0], shape.in_h = flat_rows ? 1 : x.dims[rank - 2], shape.in_w = x.dims[rank - 1];
+  shape.out_channels = s.space[1], shape.out_h = flat_rows ? 1 : s.space[rank - 2], shape.out_w = s.space[rank - 1];
+  shape.kernel_h = weights.dims[2], shape.kernel_w = weights.dims[3];
+  const std::size_t across = rank - 3;  // of the window's dimensions, the last
+  if (!flat_rows) {
+    shape.stride_h = window.strides[across - 1], shape.dilation_h = window.dilations[across - 1];
+    shape.pad_top = window.pads[across - 1];
+  }
+  shape.stride_w = window.strides[across], shape.dilation_w = window.dilations[across], shape.pad_left = window.pads[across];
+  shape.image = x.strides[0] * size, shape.pixel = x.strides[rank - 1] * size;
+  shape.row = flat_rows ? shape.image : x.strides[rank - 2] * size;
+  shape.frame = deep ? x.strides[2] * size : 0;
   // Strides of dimensions with one element say nothing, unless they may have more.
   shape.open = s.open == 1 && x.open.dims == 1 && x.open.strides == 0;
-  if (shape.in_w == 1) shape.pixel = shape.in_h == 1 ? shape.image : shape.row;
-  if (shape.batch == 1 && !shape.open && shape.in_h == 1 && shape.in_w == 1)
+  if (shape.in_w == 1) shape.pixel = shape.in_h > 1 ? shape.row : shape.in_d > 1 ? shape.frame : shape.image;
+  if (shape.batch == 1 && !shape.open && shape.in_d == 1 && shape.in_h == 1 && shape.in_w == 1)
     shape.pixel = x.dims[1] * size;  // one pixel: gemm of one row
   if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
-  if (shape.batch == 1 && !shape.open) shape.image = shape.in_h * shape.row;
+  if (shape.in_d == 1) shape.frame = shape.in_h * shape.row;
+  if (shape.batch == 1 && !shape.open) shape.image = shape.in_d * shape.frame;
   shape.fill = type == ConvType::u8s8 ? x.quantizer->zero_point[0] : 0;
   if (shape.fill < 0 || shape.fill > 255) return refuse("zero point of the input", shape.fill, "0 to 255");
   if (x.dims[1] > 1 && x.strides[1] != 1) return refuse("channel stride of the input", x.strides[1], "1");
   if (shape.pixels() > INT32_MAX / 2) return refuse("pixels", shape.pixels(), "less than 2^30");
   const bool plain = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 && shape.stride_w == 1 &&
-                     shape.pad_top == 0 && shape.pad_left == 0 && shape.out_h == shape.in_h && shape.out_w == shape.in_w;
-  shape.flat = plain && shape.row == shape.in_w * shape.pixel && shape.image == shape.in_h * shape.row;
+                     shape.pad_top == 0 && shape.pad_left == 0 && shape.out_h == shape.in_h && shape.out_w == shape.in_w &&
+                     shape.stride_d == 1 && shape.pad_front == 0 && shape.out_d == shape.in_d;
+  shape.flat = plain && shape.row == shape.in_w * shape.pixel && shape.frame == shape.in_h * shape.row &&
+               shape.image == shape.in_d * shape.frame;
   shape.aligned = 16;
-  for (const std::int64_t v : {x.offset, shape.image, shape.row, shape.pixel}) shape.aligned = std::gcd(shape.aligned, v);
+  for (const std::int64_t v : {x.offset, shape.image, shape.frame, shape.row, shape.pixel})
+    shape.aligned = std::gcd(shape.aligned, v);
   shape.piece = static_cast<int>(std::gcd(shape.aligned, shape.channels));
   shape.skew = static_cast<int>(x.offset % 4);
   if (type == ConvType::f32 && !a.weight_sum) {  // the parts of such a weight would make NaN of what is inf
@@ -144,7 +222,14 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
     each_weight(out.filter, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
     if (!fits) return refuse("weights less their zero point", "beyond 8 bits", "within 8 bits");
   }
-  out.tail = tail_of(s, plan);
+  if (rank == 4) {
+    out.tail = tail_of(s, plan);
+  } else {
+    const auto images = as_images(s);
+    if (!images)
+      return refuse("an operand or a store", "with frames apart", "one whose frames follow each other across images as within one");
+    out.tail = tail_of(*images, plan);
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/families/families.h"
@@ -17,6 +18,10 @@ enum class ConvType : std::uint8_t { u8s8, bf16, f16, tf32, f32 };
 [[nodiscard]] constexpr int bytes_of(ConvType t) {
   return t == ConvType::u8s8 ? 1 : t == ConvType::bf16 || t == ConvType::f16 ? 2 : 4;
 }
+[[nodiscard]] constexpr bool in_16_bits(ConvType t) {
+  return t == ConvType::bf16 || t == ConvType::f16;
+}
+[[nodiscard]] std::string_view name_of(ConvType type);  ///< "f16"
 /// The type that the stage, a convolution by constant weights, is computed in; nothing for floats of other types.
 [[nodiscard]] std::optional<ConvType> conv_type(const region::Stage& stage);
 
@@ -26,14 +31,17 @@ struct ConvShape {
   std::int64_t out_channels = 1, out_h = 1, out_w = 1, groups = 1;
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   std::int64_t image = 0, row = 0, pixel = 0;  ///< strides of the activations, bytes
-  int fill = 0;                                ///< the zero point's code: what pixels outside the image hold
-  int skew = 0;                                ///< bytes that the first activation lies behind a multiple of four
-  std::int64_t aligned = 16;                   ///< bytes that every pixel's first channel begins at a multiple of, at most 16
-  int piece = 16;            ///< bytes that every run of channels can be copied by; below 4 only where rows are packed
-  bool packed_rows = false;  ///< a kernel row's bytes are neighbours in memory, and its taps count as one
-  bool open = false;         ///< the batch is an open extent (text/open.h)
-  bool flat = false;         ///< 1x1 without strides over dense rows: pixel p is at p * pixel
-  [[nodiscard]] std::int64_t pixels() const { return batch * out_h * out_w; }
+  /// A third dimension, in front of rows: frames. kernel_h counts the kernel rows of all kernel_d frames, frame after frame; out_h counts those of
+  /// one frame. What follows the sums sees each frame as an image.
+  std::int64_t in_d = 1, out_d = 1, kernel_d = 1, stride_d = 1, dilation_d = 1, pad_front = 0, frame = 0;
+  int fill = 0;               ///< the zero point's code: what pixels outside the image hold
+  int skew = 0;               ///< bytes that the first activation lies behind a multiple of four
+  std::int64_t aligned = 16;  ///< bytes that every pixel's first channel begins at a multiple of, at most 16
+  int piece = 16;             ///< bytes that every run of channels can be copied by; below 4 only where rows are packed
+  bool packed_rows = false;   ///< a kernel row's bytes are neighbours in memory, and its taps count as one
+  bool open = false;          ///< the batch is an open extent (text/open.h)
+  bool flat = false;          ///< 1x1 without strides over dense rows: pixel p is at p * pixel
+  [[nodiscard]] std::int64_t pixels() const { return batch * out_d * out_h * out_w; }
   [[nodiscard]] std::int64_t taps() const { return packed_rows ? kernel_h : kernel_h * kernel_w; }
   [[nodiscard]] std::int64_t tap_bytes() const { return packed_rows ? kernel_w * channels : channels; }
   [[nodiscard]] std::int64_t tap_chunks() const { return (tap_bytes() + 15) / 16; }  ///< of 16 bytes
@@ -68,8 +76,10 @@ struct ConvSetting {
   [[nodiscard]] double traffic() const;
 };
 
-/// A stage with a conv of rank 4, an integer one or one of floats as `type` says. Error: why kernels cannot take it, with the values.
-[[nodiscard]] Result<ConvSetting> read_conv(const region::Stage& stage, const region::Plan& plan, ConvType type = ConvType::u8s8);
+/// A stage with a conv of one or two spatial dimensions, or with `frames` of three, an integer one or one of floats as `type` says; one dimension is
+/// read as an image of one row. Error: why kernels cannot take it, with the values.
+[[nodiscard]] Result<ConvSetting> read_conv(const region::Stage& stage, const region::Plan& plan, ConvType type = ConvType::u8s8,
+                                            bool frames = false);
 
 /// Weights less their zero points, or the bytes of floats (tf32: rounded to it), [channel][tap][byte of a tap], and what sums begin with so that (x - zx) counts.
 struct ConvWeights {

@@ -2,6 +2,7 @@
 // of the node. A branch that depends on data is computed both ways and selected from.
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "onnx/import/compose.h"
 #include "onnx/import/importer.h"
@@ -25,8 +26,16 @@ Status branch(NodeContext& n) {
   if (ir::count(n.shape(0)) != 1) return n.bad("the condition is {}, needs one element", ir::to_string(n.type(0)));
   if (n.constant(0)) {
     OCTAVO_TRY(const double condition, n.constant_scalar(0, "the condition"));
-    OCTAVO_TRY(const std::vector<ValueId> values, inline_branch(n, condition != 0 ? *yes : *no, "/"));
-    for (std::size_t i = 0; i < values.size(); ++i) n.set(i, values[i]);
+    const pb::GraphProto& taken = condition != 0 ? *yes : *no;
+    OCTAVO_TRY(const std::vector<ValueId> values, inline_branch(n, taken, "/"));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const int at = static_cast<int>(i);
+      if (values[i] == ir::kNone) {
+        n.importer().set_sequence(n.proto().output(at), Importer::Sequence(*n.importer().sequence(taken.output(at).name())));
+      } else {
+        n.set(i, values[i]);
+      }
+    }
     n.note(condition != 0 ? "the condition is true: then_branch is taken" : "the condition is false: else_branch is taken");
     return {};
   }
@@ -35,6 +44,9 @@ Status branch(NodeContext& n) {
   OCTAVO_TRY(const std::vector<ValueId> b, inline_branch(n, *no, "/else/"));
   const ValueId condition = c.reshape(n.in(0), {});
   for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == ir::kNone || b[i] == ir::kNone)
+      return n.unsupported("its condition \"{}\" is computed at run time and its branches give a sequence (\"{}\")",
+                           n.input_name(0), yes->output(static_cast<int>(i)).name());
     const TensorType yes_type = n.type_of(a[i]), no_type = n.type_of(b[i]);
     if (yes_type.dtype != no_type.dtype || yes_type.shape.size() != no_type.shape.size()) {
       return n.unsupported(
@@ -75,7 +87,7 @@ Status loop(NodeContext& n) {
   Compose c(n);
   const pb::GraphProto* body = n.attr_graph("body");
   if (!body) return n.bad("the body is missing");
-  const std::size_t states = n.operands() < 2 ? 0 : n.operands() - 2;
+  const auto states = static_cast<std::size_t>(std::max(n.proto().input_size() - 2, 0));
   if (static_cast<std::size_t>(body->input_size()) != states + 2 || static_cast<std::size_t>(body->output_size()) < states + 1)
     return n.bad("the body takes {} values and gives {}, the node carries {}", body->input_size(), body->output_size(), states);
   const std::size_t collected = static_cast<std::size_t>(body->output_size()) - states - 1;
@@ -89,7 +101,14 @@ Status loop(NodeContext& n) {
     OCTAVO_TRY(go, known(n, n.in(1), "its condition"));
   }
   std::vector<Importer::Given> state;
+  std::map<std::size_t, Importer::Sequence> sequences;  // states that are no tensors
   for (std::size_t i = 0; i < states; ++i) {
+    const std::string& name = n.proto().input(static_cast<int>(i + 2));
+    if (const Importer::Sequence* s = name.empty() ? nullptr : n.importer().sequence(name); s != nullptr) {
+      sequences[i] = *s;
+      state.push_back({ir::kNone, DType::f32});
+      continue;
+    }
     if (!n.has(i + 2)) return n.unsupported("state {} is absent (an optional value)", i);
     state.push_back({n.in(i + 2), n.declared(i + 2)});
   }
@@ -99,10 +118,17 @@ Status loop(NodeContext& n) {
   for (; go && step < trips; ++step) {
     std::vector<Importer::Given> given{{c.integers({}, {step}), DType::s64}, {c.mask({}, {true}), DType::boolean}};
     given.insert(given.end(), state.begin(), state.end());
+    for (const auto& [i, s] : sequences) n.importer().set_sequence(body->input(static_cast<int>(i + 2)).name(), s);
     OCTAVO_TRY(const std::vector<Importer::Given> out,
                n.importer().inline_body(*body, given, fmt::format("{}/{}/", n.name(), step)));
-    for (std::size_t i = 0; i < states; ++i) state[i] = out[i + 1];
+    for (std::size_t i = 0; i < states; ++i) {
+      const bool is_sequence = out[i + 1].value == ir::kNone;
+      if (is_sequence != sequences.contains(i)) return n.bad("state {} is a sequence before a step or after it, and not both", i);
+      if (is_sequence) sequences[i] = Importer::Sequence(*n.importer().sequence(body->output(static_cast<int>(i + 1)).name()));
+      state[i] = out[i + 1];
+    }
     for (std::size_t i = 0; i < collected; ++i) {
+      if (out[states + 1 + i].value == ir::kNone) return n.unsupported("output {} collects sequences", states + i);
       rows[i].push_back(out[states + 1 + i].value);
       row_types[i] = out[states + 1 + i].type;
     }
@@ -110,6 +136,10 @@ Status loop(NodeContext& n) {
   }
   if (go && !n.has(0)) return n.unsupported("it has no trip count and does not end after {} steps", step);
   for (std::size_t i = 0; i < states; ++i) {
+    if (const auto s = sequences.find(i); s != sequences.end()) {
+      n.importer().set_sequence(n.proto().output(static_cast<int>(i)), s->second);
+      continue;
+    }
     n.set(i, state[i].value);
     n.declare(i, state[i].type);
   }
@@ -154,6 +184,9 @@ Result<std::vector<Importer::Given>> scan_once(NodeContext& n, Compose& c, const
     }
     OCTAVO_CHECK(c.status());
     OCTAVO_TRY(last, n.importer().inline_body(*s.body, given, fmt::format("{}/{}/", prefix, step)));
+    for (const Importer::Given& g : last) {
+      if (g.value == ir::kNone) return n.unsupported("its body gives a sequence; only tensors are supported");
+    }
     for (std::size_t i = 0; i < s.states; ++i) state[i] = last[i];
     for (std::size_t i = 0; i < s.collected; ++i) rows[i].push_back(last[s.states + i].value);
   }

@@ -2,7 +2,8 @@
 
 Everything but the runs happens on the event loop's thread, so no lock is needed. A batch starts when an engine is free and either the
 largest batch is full or the oldest request has waited for `delay`; one further full batch is handed over while an engine is busy, so that
-it need not wait for the loop. Rows of a batch belong to the requests in order; rows that belong to none are computed and thrown away.
+it need not wait for the loop. Rows of a batch belong to the requests in order. An open engine runs exactly the rows that there are, of any shape: those of
+the oldest request and of others that have the same shape behind the first dimension. Engines of fixed sizes fill a batch up with rows that are thrown away.
 """
 import asyncio
 import collections
@@ -13,22 +14,27 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence
 
 import numpy
 
-from .._errors import Error
-from ._errors import Busy, Internal, Late, ServeError, Unavailable
+from .._errors import Error, InputError, ModelError, UnsupportedError
+from ._errors import BadRequest, Busy, Internal, Late, ServeError, Unavailable
 from ._seats import Board, Seat, Seats
 
 Arrays = Dict[str, Any]
 Done = Callable[[Optional[Arrays], Optional[ServeError]], None]
+Key = Tuple[Tuple[int, ...], ...]
+
+
+_SEARCHED = 256  # requests of other shapes that are looked past for those of the oldest one's
 
 
 class Waiting:
     """A request. `done` is called once, with its outputs or with an error, and is None afterwards. `seat`: where its input already lies."""
-    __slots__ = ("inputs", "rows", "done", "since", "seat", "row")
+    __slots__ = ("inputs", "rows", "done", "since", "seat", "row", "key")
 
     def __init__(self, inputs: Arrays, rows: int, done: Done, seat: Optional[Seat]) -> None:
         self.inputs, self.rows, self.seat, self.since = inputs, rows, seat, time.monotonic()
         self.done: Optional[Done] = done
         self.row = 0  # in a job's board
+        self.key: Key = ()  # shapes behind the first dimension, where they are open
 
     def answer(self, outputs: Optional[Arrays], error: Optional[ServeError]) -> None:
         done, self.done = self.done, None
@@ -49,12 +55,16 @@ class _Job:
 
 
 class Batcher:
-    """`engines`: {batch size: engine}; a single size 0 means that requests are never joined. `seats`: boards of the only input, where there are some."""
+    """`engines`: {batch size: engine}; a single size 0 means that requests are never joined. `seats`: boards of the only input, where there are some.
+    `most` above 0: the only engine, of size 0, is open, and runs any number of rows up to this. `keyed`: of any shapes behind the first dimension; whatever `most` is."""
 
     def __init__(self, engines: Mapping[int, Any], *, delay: float, instances: int, queue: int, timeout: float,
-                 observe: Callable[[int, int, List[float], float], None], waiting: Callable[[int], None], name: str = "", seats: Optional[Seats] = None) -> None:
+                 observe: Callable[[int, int, List[float], float], None], waiting: Callable[[int], None], name: str = "", seats: Optional[Seats] = None,
+                 most: int = 0, keyed: bool = False) -> None:
         self._engines = dict(sorted(engines.items()))
-        self._most = max(self._engines)
+        self._open, self._keyed = most > 0, keyed
+        self._most = most or max(self._engines)
+        self._of_key: Dict[Key, int] = {}  # rows that wait
         self._delay, self._instances, self._limit, self._timeout = delay, instances, queue, timeout
         self._observe, self._report = observe, waiting
         self._name, self.seats = name, seats
@@ -100,13 +110,15 @@ class Batcher:
             else:
                 seat = None
         one = Waiting(inputs, rows, done, seat)
+        if self._keyed:
+            one.key = tuple(tuple(array.shape[1 if self._open else 0:]) for _, array in sorted(inputs.items()))
         self._queue.append(one)
         while self._unanswered and self._unanswered[0].done is None:
             self._unanswered.popleft()
         self._unanswered.append(one)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._timeout, self._sweep)
-        self._rows += max(rows, 1)
+        self._count(one, max(rows, 1))
         self._idle.clear()
         self._dispatch()
         self._report(len(self._queue))
@@ -152,9 +164,17 @@ class Batcher:
             self._queue.remove(one)
         except ValueError:
             return False  # it runs already
-        self._rows -= max(one.rows, 1)
+        self._count(one, -max(one.rows, 1))
         self._settled()
         return True
+
+    def _count(self, one: Waiting, rows: int) -> None:
+        self._rows += rows
+        left = self._of_key.get(one.key, 0) + rows
+        if left:
+            self._of_key[one.key] = left
+        else:
+            del self._of_key[one.key]
 
     def _settled(self) -> None:
         self._report(len(self._queue))
@@ -163,7 +183,7 @@ class Batcher:
 
     def _dispatch(self) -> None:
         while self._queue:
-            full = self._rows >= self._most
+            full = self._of_key[self._queue[0].key] >= self._most
             if self._running >= self._instances + (1 if full else 0):
                 return  # the end of a run calls again
             rest = self._queue[0].since + self._delay - time.monotonic()
@@ -179,12 +199,21 @@ class Batcher:
 
     def _take(self) -> _Job:
         batch = [self._queue.popleft()]
-        rows = batch[0].rows
-        while self._most > 0 and self._queue and rows + self._queue[0].rows <= self._most:
+        rows, key = batch[0].rows, batch[0].key
+        others: List[Waiting] = []  # of other shapes: they keep their places
+        while self._most > 0 and self._queue and rows < self._most and len(others) < _SEARCHED:
+            one = self._queue[0]
+            if one.key != key:
+                others.append(self._queue.popleft())
+                continue
+            if rows + one.rows > self._most:
+                break
             batch.append(self._queue.popleft())
-            rows += batch[-1].rows
-        self._rows -= sum(max(one.rows, 1) for one in batch)
-        job = _Job(batch, rows, next(s for s in self._engines if s >= rows) if self._most > 0 else 0)
+            rows += one.rows
+        self._queue.extendleft(reversed(others))
+        for one in batch:
+            self._count(one, -max(one.rows, 1))
+        job = _Job(batch, rows, rows if self._open else next(s for s in self._engines if s >= rows) if self._most > 0 else 0)
         if self.seats is not None:
             if self._together(job, self.seats):
                 self.seats.close(job.board)  # type: ignore[arg-type]
@@ -217,6 +246,8 @@ class Batcher:
                     job.copies.append((seat, one.inputs[self._name]))
             one.row = seat.row
             first, last = min(first, seat.row), max(last, seat.row + seat.rows)
+        if self._open:
+            job.size = last - first  # rows between them that left are computed
         job.board, job.start = board, min(first, self._most - job.size)
         return last <= job.start + job.size
 
@@ -237,15 +268,17 @@ class Batcher:
             joined = batch[0].inputs
         else:
             joined = {name: self._join(job.size, name, [one.inputs[name] for one in batch]) for name in batch[0].inputs}
-        outputs = self._engines[job.size].run(joined)
+        outputs = self._engines[0 if self._open else job.size].run(joined)
         job.ended = time.monotonic()
         return outputs
 
     def _join(self, size: int, name: str, arrays: Sequence[Any]) -> Any:
         """In memory of this thread that its next run takes again: new pages cost more than copying into them. Engines keep no inputs."""
-        made = self._joined.__dict__.get((size, name))
-        if made is None:
-            made = self._joined.__dict__[size, name] = numpy.empty((size, *arrays[0].shape[1:]), arrays[0].dtype)
+        count = size * int(numpy.prod(arrays[0].shape[1:], dtype=numpy.int64))
+        flat = self._joined.__dict__.get(name)
+        if flat is None or len(flat) < count:
+            flat = self._joined.__dict__[name] = numpy.empty(count, arrays[0].dtype)
+        made = flat[:count].reshape((size, *arrays[0].shape[1:]))
         at = 0
         for array in arrays:
             made[at:at + len(array)] = array
@@ -271,8 +304,9 @@ class Batcher:
                 at += one.rows
         else:
             text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+            unfit = self._keyed and isinstance(error, (InputError, ModelError, UnsupportedError))
             for one in job.batch:
-                one.answer(None, Internal(f"the run failed: {text}"))
+                one.answer(None, BadRequest(f"the model cannot be built for this shape: {text}") if unfit else Internal(f"the run failed: {text}"))
         for seat, _ in job.copies:
             self.seats.leave(seat)  # type: ignore[union-attr]
         self._settled()

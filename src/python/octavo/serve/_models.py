@@ -15,7 +15,6 @@ from ._errors import BadRequest, NotFound, Unavailable
 from ._metrics import Metrics
 from ._seats import Seats
 from ._settings import Settings
-from ._shapes import OpenBatcher
 from ._tensors import datatype_of, describe, dtype_of
 
 Arrays = Dict[str, Any]
@@ -88,31 +87,28 @@ class Version:
         self.state = source.state()
         engines, self.batched, opened = _engines(source, settings)
         first = engines[max(engines)]
-        self.most = max(settings.batch) if opened and self.batched else max(engines)
-        self.sizes = list(settings.batch) if opened and self.batched else sorted(engines)
-        self.open_shapes = opened is not None
+        self.any_rows = opened is not None and self.batched  # every number of rows runs as it is
+        self.most = opened.most if opened else max(engines)
+        self.sizes = list(range(1, self.most + 1)) if self.any_rows else sorted(engines)
+        self.open_shapes = opened is not None and opened.keyed
         self.inputs = {t["name"]: t for t in first.inputs}
         outputs = opened.outputs if opened else describe(first.outputs, self.batched)
         self.metadata = {"name": self.name, "versions": [self.version], "platform": "octavo", "inputs": describe(first.inputs, self.batched), "outputs": outputs}
         self.datatypes = {t["name"]: t["datatype"] for t in self.metadata["inputs"] + self.metadata["outputs"]}
         self.output_names = [t["name"] for t in first.outputs]
-        self.largest = settings.max_request if opened else min(settings.max_request, _largest(first.inputs))  # bytes of a request, decompressed
+        self.largest = settings.max_request if self.open_shapes else min(settings.max_request, _largest(first.inputs, self.most))  # bytes of a request, decompressed
         self.running = 0
         self.known: Dict[bytes, Any] = {}  # of _quick
         self.leads: Dict[bytes, Any] = {}  # of _grpc_infer
 
-        def batcher(engines: Dict[int, Any]) -> Batcher:
+        if opened is None:
             for engine in engines.values():  # the first run makes code and memory ready
                 engine.run({t["name"]: numpy.zeros([int(d) for d in t["shape"]], dtype_of(t["dtype"])) for t in engine.inputs})
-            first = engines[max(engines)]
-            only = first.inputs[0] if self.batched and not opened and len(first.inputs) == 1 else None
-            seats = Seats([int(d) for d in only["shape"]], dtype_of(only["dtype"]), settings.max_pending // 4) if only else None
-            return Batcher(engines, name=only["name"] if only else "", seats=seats, delay=settings.delay, instances=settings.instances, queue=settings.queue,
-                           timeout=settings.timeout, observe=lambda *run: metrics.observe_run(self.name, self.version, *run),
-                           waiting=metrics.waiting(self.name, self.version))
-
-        self.batcher: Any = batcher(engines) if opened is None else OpenBatcher(lambda key: batcher(opened.engines(key)), self.batched, settings.max_shapes, settings.queue,
-                                                                                settings.timeout)
+        only = first.inputs[0] if self.batched and not self.open_shapes and len(first.inputs) == 1 else None
+        seats = Seats([self.most, *[int(d) for d in only["shape"][1:]]], dtype_of(only["dtype"]), settings.max_pending // 4) if only else None
+        self.batcher = Batcher(engines, name=only["name"] if only else "", seats=seats, delay=settings.delay, instances=settings.instances, queue=settings.queue,
+                               timeout=settings.timeout, observe=lambda *run: metrics.observe_run(self.name, self.version, *run),
+                               waiting=metrics.waiting(self.name, self.version), most=self.most if self.any_rows else 0, keyed=self.open_shapes)
 
     def rows_of(self, inputs: Arrays, datatypes: Dict[str, str]) -> int:
         """Checks names, types and shapes of a request against the model; its rows (0: the model is not batched)."""
@@ -140,73 +136,84 @@ class Version:
         return rows
 
 
-def _largest(inputs: Sequence[Any]) -> int:
+def _largest(inputs: Sequence[Any], rows: int) -> int:
     """Bytes of the largest request in any form: numbers of JSON take up to 32 each."""
-    return (1 << 20) + 32 * sum(int(numpy.prod([int(d) for d in t["shape"]], dtype=numpy.float64)) for t in inputs)
+    return (1 << 20) + 32 * sum(int(numpy.prod([rows if d is None else int(d) for d in t["shape"]], dtype=numpy.float64)) for t in inputs)
 
 
+@dataclasses.dataclass(frozen=True)
 class Opened:
-    """A model with other open dimensions than the first. `outputs`: as in metadata."""
-
-    def __init__(self, name: str, model: Any, settings: Settings, outputs: List[Dict[str, Any]], batched: bool) -> None:
-        self.outputs, self._name, self._model, self._settings, self._batched = outputs, name, model, settings, batched
-
-    def engines(self, shapes: Tuple[Tuple[int, ...], ...]) -> Dict[int, Any]:
-        """For inputs of these shapes (without the batch), in the order of their names. Builds. Raises octavo's errors."""
-        names = sorted(t["name"] for t in self._model.inputs)
-        if not self._batched:
-            return {0: self._model.at(dict(zip(names, shapes)))}
-        engines = {size: self._model.at({n: (size, *s) for n, s in zip(names, shapes)}) for size in self._settings.batch}
-        _need_batch(self._name, engines)
-        return engines
-
-
-def _need_batch(name: str, engines: Dict[int, Any]) -> None:
-    if not all(int(t["shape"][0]) == size if t["shape"] else False for size, e in engines.items() for t in e.outputs):
-        raise UsageError(f"model {name!r}: an output does not have the batch as its first dimension, so requests cannot be told apart in a batch: "
-                         "give engine files that were built with --shapes")
+    """Of an engine that is open. `outputs`: as in metadata. `most`: rows of a run; 0: requests are not joined. `keyed`: other dimensions than the first are open."""
+    outputs: List[Dict[str, Any]]
+    most: int
+    keyed: bool
 
 
 def _engines(source: Source, settings: Settings) -> Tuple[Dict[int, Any], bool, Optional[Opened]]:
-    """{batch size: engine}, True; or {0: engine}, False where requests must not be joined. The third: of a model whose other dimensions are open."""
+    """{batch size: engine}, True; or {0: engine}, False where requests must not be joined. The third: of an open engine, which is then {0: engine}."""
     threads = settings.run_threads()
     if source.files[0].suffix == ".onnx":
         options: Dict[str, Any] = {"device": settings.device, "threads": threads, "effort": settings.effort, "timing_cache": settings.timing_cache}
         model = build(source.files[0], **options, most_engines=settings.max_shapes * len(settings.batch))
         if not model.open:
             return {0: model}, False, None
-        shapes = {t["name"]: t["shape"] for t in model.inputs}
-        batched = all(shape and shape[0] is None for shape in shapes.values())
-        if not batched and any(shape and shape[0] is None for shape in shapes.values()):
-            raise UsageError(f"model {source.name!r}: the first dimension of some inputs is open, that of others is not ({shapes}): give engine files that were built with --shapes")
-        if any(None in shape[batched:] for shape in shapes.values()):
-            return {0: model}, batched, Opened(source.name, model, settings, _probed(source, shapes, batched, options), batched)
-        tune(model, *({n: (size, *[int(d or 0) for d in s[1:]]) for n, s in shapes.items()} for size in settings.batch))
-        engines = {size: model.at({n: (size, *[int(d or 0) for d in s[1:]]) for n, s in shapes.items()}) for size in settings.batch}
-        _need_batch(source.name, engines)
-        return engines, True, None
+        return _open(source, model, settings, True)
     loaded = [load(f.read_bytes(), threads) for f in source.files]  # bytes, not a mapping: a file overwritten in place must not end the server
     if len(loaded) == 1:
-        return {0: loaded[0]}, False, None
+        return _open(source, loaded[0], settings, False) if loaded[0].open else ({0: loaded[0]}, False, None)
     return _by_size(source, loaded), True, None
 
 
-def _probed(source: Source, shapes: Dict[str, Any], batched: bool, options: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Outputs of a model with open dimensions as the protocol's metadata: what differs between two sizes is open (-1). Where no size that is tried can be built,
-    their shapes are [-1]."""
-    model = build(source.files[0], **{**options, "effort": 0})
-    found: List[Any] = []
-    for size in (64, 128, 224, 320, 640):
+def _open(source: Source, model: Any, settings: Settings, tunes: bool) -> Tuple[Dict[int, Any], bool, Optional[Opened]]:
+    """An ONNX model (`tunes`: for the batch sizes of the settings), or an engine file for a range of shapes or for several."""
+    shapes = {t["name"]: t["shape"] for t in model.inputs}
+    batched = all(shape and shape[0] is None for shape in shapes.values())
+    if not batched and any(shape and shape[0] is None for shape in shapes.values()):
+        raise UsageError(f"model {source.name!r}: the first dimension of some inputs is open, that of others is not ({shapes}): give engine files that were built with --shapes")
+    keyed = any(None in shape[batched:] for shape in shapes.values())
+
+    def at(rows: int, size: int) -> Dict[str, List[int]]:
+        return {n: [(rows if i == 0 and batched else size) if d is None else int(d) for i, d in enumerate(s)] for n, s in shapes.items()}
+    most = max(settings.batch) if batched else 0
+    if batched and not tunes:  # the rows that it serves
+        fits = [rows for rows in range(1, most + 1) if _takes(model, at, rows)]
+        most = len(fits)
+        if not fits or fits[-1] != most:  # of some batch sizes: requests have one of them, as they come
+            batched, keyed, most = False, True, 0
+    sizes = _SIZES if keyed else (1,)
+    for size in sizes if tunes else ():
         try:
-            found.append(model.at({n: [(2 if i == 0 and batched else size) if d is None else int(d) for i, d in enumerate(s)] for n, s in shapes.items()}).outputs)
+            tune(model, *(at(rows, size) for rows in (settings.batch if batched else (1,))))
+            break
+        except Error:
+            if not keyed:
+                raise
+    found: List[Any] = []
+    for size in sizes:
+        if len(found) < 2 and _takes(model, at, most or 1, size):
+            found.append(model.at(at(most or 1, size)))
+    if not found:
+        return {0: model}, batched, Opened([{"name": t["name"], "datatype": datatype_of(t["dtype"]), "shape": [-1]} for t in model.outputs], most, keyed)
+    if batched and not all(t["shape"] and t["shape"][0] == most for e in found for t in e.outputs):
+        raise UsageError(f"model {source.name!r}: an output does not have the batch as its first dimension, so requests cannot be told apart in a batch: "
+                         "give engine files that were built with --shapes")
+    found[0].run({t["name"]: numpy.zeros([int(d) for d in t["shape"]], dtype_of(t["dtype"])) for t in found[0].inputs})  # makes code and memory ready
+    outputs = [{**one, "shape": [a if a == b else -1 for a, b in zip(one["shape"], other["shape"])]}
+               for one, other in zip(describe(found[0].outputs, batched), describe(found[-1].outputs, batched))]
+    return {0: model}, batched, Opened(outputs, most, keyed)
+
+
+_SIZES = (64, 128, 224, 320, 640, 32, 16, 8, 1)  # of open dimensions that are not the batch: tried until some can be built, to see what outputs are
+
+
+def _takes(model: Any, at: Callable[[int, int], Dict[str, List[int]]], rows: int, size: int = 0) -> bool:
+    for tried in (size,) if size else _SIZES:
+        try:
+            model.at(at(rows, tried))
+            return True
         except Error:
             continue
-        if len(found) == 2:
-            break
-    if len(found) < 2:
-        return [{"name": t["name"], "datatype": datatype_of(t["dtype"]), "shape": [-1]} for t in model.outputs]
-    return [{**one, "shape": [a if a == b else -1 for a, b in zip(one["shape"], other["shape"])]}
-            for one, other in zip(describe(found[0], batched), describe(found[1], batched))]
+    return False
 
 
 def _by_size(source: Source, loaded: List[Any]) -> Dict[int, Any]:
@@ -304,8 +311,8 @@ class Models:
             fresh = [k for k, v in new.items() if old.get(k) is not v]
             for version in fresh:
                 made = new[version]
-                how = f"batches of {', '.join(map(str, made.sizes))}" if made.batched else "requests one by one"
-                how += ", built for each shape when it first comes" if made.open_shapes else ""
+                how = f"batches of 1 to {made.most}" if made.any_rows else f"batches of {', '.join(map(str, made.sizes))}" if made.batched else "requests one by one"
+                how += ", of any shape" if made.open_shapes else ""
                 self._say(f"model {name} version {version}: {how}")
             return fresh
 

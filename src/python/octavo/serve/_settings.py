@@ -3,6 +3,7 @@ import dataclasses
 import os
 from typing import Optional, Tuple
 
+from .._arguments import MOST_THREADS
 from .._errors import UsageError
 
 
@@ -12,7 +13,7 @@ class Settings:
 
     host             address to listen on; "0.0.0.0" for every address.
     port, grpc_port  TCP ports of HTTP and gRPC; 0: any free one (then in Server.port and Server.grpc_port); grpc_port None: no gRPC.
-    batch            batch sizes to build for ONNX models whose batch is open; the largest is the largest batch of a run.
+    batch            batch sizes to tune ONNX models whose batch is open for; the largest is the most rows of a run.
     delay            seconds that a request may wait for others to fill a batch while an engine is idle.
     instances        runs of one model at the same time. threads: threads of one run; None: the cores of this process over instances.
     queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
@@ -26,7 +27,7 @@ class Settings:
     max_connections  open HTTP connections, gRPC connections, and gRPC calls at once. If there are more, the one that has waited longest for its client is closed.
     grace            seconds that requests get to finish when the server stops.
     device, effort, timing_cache   as for octavo.build.
-    max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, that are built and kept at once.
+    max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, whose engines are kept, for each of `batch`.
     tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports accept only TLS.
     token_file       a file of bearer tokens, one on each line. Every request needs one of them, except those for the server's health. None: no token is needed.
     repository_token_file  the same for loading and unloading models; None: clients may not. These tokens are good for everything else too.
@@ -73,7 +74,8 @@ class Settings:
         object.__setattr__(self, "batch", tuple(sorted(set(self.batch))))
         for name in ("instances", "queue", "max_connections"):
             need(1 <= getattr(self, name) <= 1 << 20, name, "must be 1 to 1048576")
-        need(self.threads is None or self.threads >= 1, "threads", "must be at least 1")
+        need(self.threads is None or 1 <= self.threads <= MOST_THREADS, "threads", f"must be 1 to {MOST_THREADS}")
+        need(self.effort is None or 0 <= self.effort <= 5, "effort", "must be 0 to 5")
         need(0 <= self.delay <= 60, "delay", "must be 0 to 60 seconds")
         for name in ("timeout", "body_timeout", "idle_timeout", "stream_timeout", "grace"):
             need(0 < getattr(self, name) <= 86400, name, "must be above 0 and at most 86400 seconds")
@@ -85,7 +87,7 @@ class Settings:
             need(not isinstance(getattr(self, name), str), name, "is a sequence of names")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         need(1 <= self.max_request <= (2 << 30) - 1, "max_request", "must be 1 to 2147483647 bytes")
-        need(self.max_pending >= self.max_request, "max_pending", f"must be at least max_request ({self.max_request})")
+        need(self.max_request <= self.max_pending < 1 << 62, "max_pending", f"must be at least max_request ({self.max_request}), and below 2^62")
 
     def run_threads(self) -> int:
         """Threads of one run."""
