@@ -1,7 +1,7 @@
 // What the first run of a new shape costs on a GPU, whether anything was compiled or timed in it, and how its plan compares with an engine that was built for
 // exactly that shape.
 //
-//   octavo_gpu_shapes MODEL [--tuned 1,8,32] [--shapes 1-32] [--exact 3] [--effort 1] [--later 20] [--cache FILE] [--allow float16] [--most 8x512]
+//   octavo_gpu_shapes MODEL [--tuned 1,8,32] [--shapes 1-32] [--exact 3] [--effort 1] [--later 20] [--cache FILE] [--allow float16] [--most 8x512] [--seconds 500]
 //
 // A shape is a batch "8", or "8x128" for two open dimensions in the order in which inputs have them. Every input with open dimensions gets them. The model is built
 // and tuned for --tuned, and then run for each other of --shapes ("1-32": all between): `first`: the time of its first run, `later`: the median of those behind it.
@@ -119,9 +119,9 @@ double difference(const std::map<std::string, octavo::Array>& a, const std::map<
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::map<std::string, std::string> given{{"--tuned", "1,8,32"}, {"--shapes", "1-32"}, {"--exact", "3"},
-                                           {"--effort", "1"},     {"--later", "20"},    {"--cache", ""},
-                                           {"--device", "cuda"},  {"--allow", ""},      {"--most", ""}};
+  std::map<std::string, std::string> given{{"--tuned", "1,8,32"}, {"--shapes", "1-32"}, {"--exact", "3"},     {"--effort", "1"},
+                                           {"--later", "20"},     {"--cache", ""},      {"--device", "cuda"}, {"--allow", ""},
+                                           {"--most", ""},        {"--seconds", "500"}};
   std::string model;
   for (int i = 1; i < argc; ++i) {
     if (given.contains(argv[i]) && i + 1 < argc) {
@@ -158,7 +158,9 @@ int main(int argc, char** argv) try {
   std::vector<double> extra;
   std::map<std::string, std::map<std::string, octavo::Array>> outputs;
   bool good = true;
+  const double until = now() + std::stod(given["--seconds"]);  // for these runs and those behind them
   for (const Point& p : shapes) {
+    if (now() > until) break;
     const Inputs in = inputs_of(open, p, 3);
     const auto compiled = octavo::cuda::compilations(), timed = octavo::tune::measurements();
     begin = now();
@@ -184,6 +186,10 @@ int main(int argc, char** argv) try {
   double product = 0;
   for (std::size_t k = 0; k < exact; ++k) {
     const Point& p = shapes[k * shapes.size() / exact];
+    if (now() > until || !outputs.contains(text_of(p))) {
+      std::printf("  %s: no time\n", text_of(p).c_str());
+      continue;
+    }
     const Inputs in = inputs_of(open, p, 3);
     octavo::BuildOptions own = o;
     own.shapes = in.shapes, own.profiles = {};
