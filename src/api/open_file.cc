@@ -115,10 +115,11 @@ Status OpenModel::save(const std::string& path, const engine::Notes& notes, cons
       json& plan = plans.emplace_back(
           json{{"shapes", d.shapes}, {"decided", plan::to_json(*d.decided[i])}, {"tuned", d.bases[i]->plan().decided_for.empty()}});
       data.emplace_back();
-      if (d.resizers[i] != nullptr) {
+      if (d.resizers[i] != nullptr && d.bases[i]->plan().devices.size() == 1) {  // of the host: kernels of a GPU are in no file
         plan["follows"] = d.resizers[i]->to_json(data.back());
       } else {
-        plan["why"] = d.why_planned;
+        plan["why"] = d.resizers[i] == nullptr ? d.why_planned
+                                               : std::string("files keep how plans of the host follow from shapes, and no others");
       }
     }
   }

@@ -10,8 +10,11 @@
 
 #include "api/load.h"
 #include "base/causes/plan_search.h"
+#include "base/fork.h"
+#include "base/hash.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
+#include "cuda/unknown_weights.h"
 #include "engine/cores.h"
 #include "engine/thread_pool.h"
 #include "onnx/model/graph_nodes.h"
@@ -117,6 +120,23 @@ bool packs_growing(const region::Region& r, const std::map<region::BufferId, ir:
   });
 }
 
+/// Equal for equal packed constants (Provider::restart).
+std::string layout_of(const region::Artifact& made) {
+  std::string all;
+  for (const ir::Tensor& t : made.constants) {
+    const auto bytes = t.bytes();
+    all += fmt::format("{}:", bytes.size());
+    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return hash128_hex(all);
+}
+
+std::shared_ptr<const engine::AlignedBytes> kept(const std::string& code) {
+  auto out = std::make_shared<engine::AlignedBytes>(code.size());
+  std::memcpy(out->data(), code.data(), code.size());
+  return out;
+}
+
 }  // namespace
 
 std::optional<plan::Point> Resizer::point_of(const Shapes& shapes) const {
@@ -163,17 +183,20 @@ Result<plan::Parametric> Resizer::fit(const Session& session) const {
 Result<std::shared_ptr<const Resizer>> Resizer::create(const Session& session, const PipelineOptions& options,
                                                        const std::vector<onnx::InputInfo>& inputs, const ShapeRanges& ranges,
                                                        const Shapes& shapes, std::shared_ptr<const engine::Engine> base,
-                                                       std::shared_ptr<const plan::Decided> decided) {
+                                                       std::shared_ptr<const plan::Decided> decided, engine::Providers given) {
   std::shared_ptr<Resizer> out(new Resizer);
   Resizer& r = *out;
   if (const std::string node = not_smooth(session.nodes()); !node.empty())
     return no(fmt::format("shapes are computed by node \"{}\", whose results are no polynomials", node));
-  if (base->plan().devices.size() != 1) return no("plans of the host alone have extents that are set");
   r.options_ = options;
   r.options_.plan.follow = decided;
   r.base_shapes_ = shapes;
   r.base_ = std::move(base);
   r.decided_ = std::move(decided);
+  r.providers_ = std::move(given);
+  if (r.providers_.empty()) {
+    OCTAVO_TRY(r.providers_, providers(options.device));
+  }
   std::map<std::string, std::size_t> named;
   bool open_ended = false;
   for (const onnx::InputInfo& in : inputs) {
@@ -248,6 +271,7 @@ Status Resizer::prepare() {
   for (const auto& [id, tensor] : extents_.growing())
     std::memcpy(memory->data() + growing_at_[id], tensor.bytes().data(), tensor.bytes().size());
   growing_ = std::move(memory);
+  keeps_ = std::make_shared<std::pair<std::shared_ptr<const engine::AlignedBytes>, std::shared_ptr<Codes>>>(growing_, codes_);
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options_.cpu));
   const cpu::CapScope cap(most);
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
@@ -257,13 +281,13 @@ Status Resizer::prepare() {
     if (packs_growing(region, extents_.growing()))
       return no(fmt::format("region \"{}\" packs constants that depend on shapes", region.name));
     layouts_.emplace_back();
-    if (region.packed.empty() || !extents_.varies(i)) continue;
+    if (region.device != region::kHost || region.packed.empty() || !extents_.varies(i)) continue;
     const auto layout = cpu::packed_layout(region, plan);
     if (!layout)
       return no(fmt::format("region \"{}\", tactic {}: how constants are packed is not known", region.name, region.tactic.name()));
     layouts_.back() = *layout;
   }
-  return {};
+  return open_kernels();
 }
 
 /// The plan of one image, with its memory.
@@ -310,6 +334,7 @@ Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& 
     return fail(ErrorKind::bad_engine, fmt::format("how a plan follows from shapes cannot be read: {}", what));
   };
   if (r.base_->plan().devices.size() != 1) return bad("the plan is not of the host alone");
+  r.providers_ = cpu::providers();
   try {
     r.base_shapes_ = j.at("shapes").get<Shapes>();
     for (const region::Binding& b : r.base_->plan().inputs) {
@@ -338,6 +363,129 @@ Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& 
   return std::shared_ptr<const Resizer>(std::move(out));
 }
 
+const region::Provider& Resizer::provider_of(const region::Region& region) const {
+  const auto found = std::find_if(providers_.begin(), providers_.end(), [&](const auto* p) { return p->knows(region.tactic); });
+  return found == providers_.end() ? *providers_.front() : **found;  // which refuses it
+}
+
+/// Kernels of another device: their texts for open extents, at the ends of the range too, where some may be others; compiled before any shape comes.
+Status Resizer::open_kernels() {
+  constexpr std::int64_t kLargest = 1 << 20;  // bytes of a constant that texts depend on
+  region::Plan& plan = plan_;
+  const auto on_device = [&](std::size_t i) { return plan.regions[i].device != region::kHost && extents_.varies(i); };
+  bool any = false;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) any = any || on_device(i);
+  if (!any) return {};
+  extents_.mark(plan);
+  const plan::Point own = *point_of(base_shapes_);
+  if (!extents_.set(plan, own)) return no("an extent is too large");  // strides of one element, which plans leave open, too
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    region::Region& r = plan.regions[i];
+    if (!on_device(i)) continue;
+    OCTAVO_CHECK(cuda::give_sums(r));
+    for (const region::Stage& s : r.stages) {
+      for (const region::Operand& o : s.operands) {
+        region::Buffer& b = plan.buffers[static_cast<std::size_t>(o.ref.buffer)];
+        if (b.kind != region::BufferKind::constant || !b.data.empty() || b.bytes > kLargest ||
+            extents_.growing().contains(o.ref.buffer))
+          continue;
+        const auto bytes = base_->constant(o.ref.buffer);
+        b.data = ir::Tensor(ir::DType::u8, {static_cast<std::int64_t>(bytes.size())});
+        std::copy(bytes.begin(), bytes.end(), b.data.mutable_bytes().begin());
+      }
+    }
+    OCTAVO_TRY(const region::Artifact here, provider_of(r).restart(r, plan));
+    layouts_[i] = layout_of(here);
+  }
+  std::vector<std::int64_t> least, most;
+  for (const Dimension& d : dimensions_) least.push_back(d.least), most.push_back(d.most);
+  std::vector<plan::Point> points = points_of(least, most);
+  points.push_back(own);
+  for (std::size_t k = 0; k < own.size(); ++k) {  // whatever vectors an extent lets be read
+    for (const std::int64_t by : {1, 2, 4, 8, 16}) {
+      points.push_back(own);
+      points.back()[k] = std::clamp(most[k] / 16 * 16 + by, least[k], most[k]);
+      if (most[k] / 16 * 16 + by > most[k]) points.back()[k] = std::clamp((most[k] / 16 - 1) * 16 + by, least[k], most[k]);
+    }
+  }
+  std::map<std::string, const region::Provider*> sources;
+  for (const plan::Point& p : points) {
+    region::Plan there = plan;
+    if (!extents_.set(there, p)) continue;
+    for (std::size_t i = 0; i < there.regions.size(); ++i) {
+      if (!on_device(i)) continue;
+      const auto made = provider_of(there.regions[i]).restart(there.regions[i], there);
+      if (made && !made->source.empty()) sources.emplace(made->source.text, &provider_of(there.regions[i]));
+    }
+  }
+  std::vector<std::pair<std::string, const region::Provider*>> list(sources.begin(), sources.end());
+  std::vector<Result<std::string>> codes(list.size(), std::string());
+  OCTAVO_TRY(const auto pool, engine::ThreadPool::create(std::clamp(static_cast<int>(list.size()), 1, engine::available_cores())));
+  pool->run(static_cast<int>(list.size()), [&](int begin, int end, int) {
+    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k)
+      codes[k] = list[k].second->code_of({list[k].first});
+  });
+  for (std::size_t k = 0; k < list.size(); ++k) {
+    if (!codes[k]) return tl::unexpected<Error>(codes[k].error());
+    const Code code = codes_->of.emplace(std::move(list[k].first), kept(*codes[k])).first->second;
+    for (std::size_t d = 1; d < plan.devices.size(); ++d) {
+      if (plan.devices[d].name != list[k].second->device()) continue;
+      // Of a device that is not here nothing can be held: engines are made for it all the same.
+      if (auto held = base_->device(static_cast<region::DeviceId>(d)).hold({code->data(), code->size()}))
+        held_.push_back(std::move(*held));
+    }
+  }
+  return {};
+}
+
+/// Puts launches for the plan's extents into it, and the code that they start.
+Status Resizer::restart(region::Plan& plan, std::map<region::BufferId, std::span<const std::byte>>& others) const {
+  const int regions = static_cast<int>(plan.regions.size());
+  if (codes_->of.empty()) return {};  // all are of the host
+  std::vector<Result<region::Artifact>> made(plan.regions.size());
+  const auto restarts = [&](std::size_t i) { return plan.regions[i].device != region::kHost && extents_.varies(i); };
+  OCTAVO_TRY(const auto pool, engine::ThreadPool::create(
+                                  std::clamp(regions / kRegionsOfThread, 1, std::min(engine::available_cores(), kMostThreads))));
+  pool->run(regions, [&](int begin, int end, int) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      if (restarts(i)) made[i] = provider_of(plan.regions[i]).restart(plan.regions[i], plan);
+    }
+  });
+  for (region::Buffer& b : plan.buffers) b.data = ir::Tensor();
+  std::map<const engine::AlignedBytes*, region::BufferId> buffers;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    if (!restarts(i)) continue;
+    region::Region& r = plan.regions[i];
+    if (!made[i]) return no(fmt::format("region \"{}\": {}", r.name, made[i].error().message));
+    if (layout_of(*made[i]) != layouts_[i])
+      return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", r.name));
+    r.launch = std::move(made[i]->launch);
+    if (made[i]->source.empty()) continue;
+    Code code;
+    {
+      const std::lock_guard lock(fork_safe_mutex());
+      if (const auto known = codes_->of.find(made[i]->source.text); known != codes_->of.end()) code = known->second;
+    }
+    if (code == nullptr) {
+      OCTAVO_TRY(const std::string compiled, provider_of(r).code_of(made[i]->source));
+      const std::lock_guard lock(fork_safe_mutex());
+      code = codes_->of.emplace(made[i]->source.text, kept(compiled)).first->second;
+      ++codes_->late;
+      r.alternatives[0].reasons.push_back(because<cause::kernel_of_one_shape>());
+    }
+    const auto [at, fresh] = buffers.try_emplace(code.get(), static_cast<region::BufferId>(plan.buffers.size()));
+    if (fresh) {
+      region::Buffer& b = plan.buffers.emplace_back();
+      b.kind = region::BufferKind::constant;
+      b.name = r.name + " (code)";
+      b.bytes = static_cast<std::int64_t>(code->size());
+      others[at->second] = {code->data(), code->size()};
+    }
+    r.code = at->second;
+  }
+  return {};
+}
+
 Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) const {
   const auto point = point_of(shapes);
   if (!point) return no("the shapes are outside of what was found to be alike");
@@ -354,7 +502,7 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
       region::Region& r = plan.regions[i];
       if (!extents_.varies(i)) continue;
       r.key = region::key(r, plan);
-      packed_otherwise[i] = !r.packed.empty() && cpu::packed_layout(r, plan) != layouts_[i] ? 1 : 0;
+      packed_otherwise[i] = r.device == region::kHost && !r.packed.empty() && cpu::packed_layout(r, plan) != layouts_[i] ? 1 : 0;
     }
   });
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
@@ -378,7 +526,8 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   if (said.plan.threads == 0) said.plan.threads = engine::available_cores();
   engine::Origin origin = base_->origin();
   if (origin.model != nullptr) origin.build = build_text(said, {});
-  auto made = engine::Engine::resized(base_, std::move(plan), cpu::providers(), others, growing_, std::move(origin));
+  OCTAVO_CHECK(restart(plan, others));
+  auto made = engine::Engine::resized(base_, std::move(plan), providers_, others, keeps_, std::move(origin));
   if (made) return made;
   return no(made.error().message);  // a tactic that refuses these extents: they are planned
 }

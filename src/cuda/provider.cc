@@ -172,6 +172,20 @@ class GpuProvider final : public region::Provider {
     return artifact_of(std::move(kernels), r, plan);
   }
 
+  Result<region::Artifact> restart(const region::Region& r, const region::Plan& plan) const override {
+    OCTAVO_CHECK(check_version(r.tactic));
+    return compile(r, plan, r.tactic);
+  }
+
+  Result<std::string> code_of(const region::Source& source) const override {
+    OCTAVO_TRY(const auto texts, split_modules(std::as_bytes(std::span(source.text))));
+    std::vector<std::string> codes;
+    for (const auto text : texts) {
+      OCTAVO_TRY(codes.emplace_back(), compiler_({reinterpret_cast<const char*>(text.data()), text.size()}));
+    }
+    return join_modules(codes);
+  }
+
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
                                                const region::ArtifactView& artifact) const override {
     OCTAVO_CHECK(check_version(r.tactic));
@@ -181,6 +195,7 @@ class GpuProvider final : public region::Provider {
       if (static_cast<std::size_t>(s.module) >= modules.size())
         return fail(ErrorKind::bad_engine, fmt::format("a launch of module {}, there are {}", s.module, modules.size()));
       for (const Argument& p : s.launch.arguments) {
+        if (p.kind == Argument::Kind::number) continue;
         const std::int64_t bytes =
             p.kind == Argument::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
         if (p.offset < 0 || p.offset > bytes)
@@ -273,7 +288,7 @@ class GpuProvider final : public region::Provider {
     region::Artifact made;
     OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
     made.source = {join_modules(kernels.texts)};
-    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.source.text)});
+    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.source.text), open_marks(r)});
     made.constants = std::move(kernels.constants);
     return made;
   }
@@ -301,6 +316,7 @@ Status remake_kernels(region::Plan& plan, const Target& target, const Compiler& 
     }
     OCTAVO_CHECK(provider.check_version(r.tactic));
     OCTAVO_TRY(const TextFacts facts, read_facts(r.launch));
+    OCTAVO_CHECK(set_open_marks(r, facts.open));
     OCTAVO_CHECK(give_weights(r, full, facts.sums));
     OCTAVO_CHECK(provider.remake(r, facts, full, plan));
   }

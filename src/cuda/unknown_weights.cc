@@ -64,8 +64,8 @@ bool fill(const region::Anchor& a, std::int64_t sum, std::span<std::byte> to) {
 std::vector<std::int64_t> weight_sums(const region::Region& region, const region::Plan& plan) {
   std::vector<std::int64_t> out;
   for (const region::Stage& s : region.stages) {
-    out.push_back(0);
-    if (!has_sums(s)) continue;
+    out.push_back(s.anchor.weight_sum.value_or(0));
+    if (!has_sums(s) || s.anchor.weight_sum) continue;
     const auto data = plan.buffers[static_cast<std::size_t>(s.anchor.weights->buffer)].data;
     if (data.empty()) continue;
     std::vector<std::int64_t> sums;
@@ -79,9 +79,47 @@ std::vector<std::int64_t> weight_sums(const region::Region& region, const region
   return out;
 }
 
+namespace {
+
+/// `f(mask)` for each that a region has.
+template <class Region, class F>
+void each_mark(Region& r, const F& f) {
+  const auto tensor = [&](auto& t) {
+    f(t.open.dims);
+    f(t.open.strides);
+  };
+  for (auto& s : r.stages) {
+    f(s.open);
+    for (auto& t : s.anchor.inputs) tensor(t);
+    for (auto& o : s.operands) tensor(o.ref);
+    for (auto& t : s.stores) tensor(t);
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> open_marks(const region::Region& region) {
+  std::vector<std::int64_t> out;
+  each_mark(region, [&](std::uint32_t mask) { out.push_back(mask); });
+  if (std::all_of(out.begin(), out.end(), [](std::int64_t v) { return v == 0; })) out.clear();
+  return out;
+}
+
+Status set_open_marks(region::Region& region, const std::vector<std::int64_t>& marks) {
+  std::size_t count = 0;
+  each_mark(region, [&](std::uint32_t&) { ++count; });
+  if (!marks.empty() && marks.size() != count)
+    return fail(ErrorKind::bad_engine,
+                fmt::format("region \"{}\": {} marks of open extents, of {}", region.name, marks.size(), count));
+  std::size_t i = 0;
+  each_mark(region, [&](std::uint32_t& mask) { mask = marks.empty() ? 0 : static_cast<std::uint32_t>(marks[i++]); });
+  return {};
+}
+
 std::string with_facts(const std::string& launch, const TextFacts& facts) {
   json j = json::parse(launch);
   j["sums"] = facts.sums, j["texts"] = facts.texts;
+  if (!facts.open.empty()) j["open"] = facts.open;
   return j.dump();
 }
 
@@ -93,9 +131,27 @@ Result<TextFacts> read_facts(std::string_view launch) {
     fits = j["sums"][i].is_number_integer() && j["sums"][i] >= 0;
     if (fits) out.sums.push_back(j["sums"][i]);
   }
+  if (fits && j.contains("open")) {
+    fits = j["open"].is_array();
+    for (std::size_t i = 0; fits && i < j["open"].size(); ++i) {
+      fits = j["open"][i].is_number_integer() && j["open"][i] >= 0 && j["open"][i] <= UINT32_MAX;
+      if (fits) out.open.push_back(j["open"][i]);
+    }
+  }
   if (!fits) return fail(ErrorKind::bad_engine, "it does not say what its kernels were made for");
   out.texts = j["texts"];
   return out;
+}
+
+Status give_sums(region::Region& r) {
+  OCTAVO_TRY(const TextFacts facts, read_facts(r.launch));
+  if (facts.sums.size() != r.stages.size())
+    return fail(ErrorKind::bad_engine,
+                fmt::format("region \"{}\": {} sums of weights, {} stages", r.name, facts.sums.size(), r.stages.size()));
+  for (std::size_t i = 0; i < r.stages.size(); ++i) {
+    if (r.stages[i].anchor.weights) r.stages[i].anchor.weight_sum = facts.sums[i];
+  }
+  return {};
 }
 
 Status give_weights(const region::Region& r, region::Plan& plan, const std::vector<std::int64_t>& sums) {

@@ -105,8 +105,10 @@ Result<std::shared_ptr<const Engine>> Engine::resized(const std::shared_ptr<cons
   e->origin_ = std::move(origin);
   e->base_ = base, e->keeps_ = std::move(keeps);
   e->constants_ = base->constants_;
-  if (e->plan_.buffers.size() != e->constants_.size() || e->plan_.devices.size() != 1)
-    return internal(fmt::format("resized plan: {} buffers, its base has {}", e->plan_.buffers.size(), e->constants_.size()));
+  if (e->plan_.buffers.size() < e->constants_.size() || e->plan_.devices.size() != base->plan_.devices.size())
+    return internal(fmt::format("resized plan: {} buffers on {} devices, its base has {} on {}", e->plan_.buffers.size(),
+                                e->plan_.devices.size(), e->constants_.size(), base->plan_.devices.size()));
+  e->constants_.resize(e->plan_.buffers.size());
   for (const auto& [id, bytes] : others) e->constants_[static_cast<std::size_t>(id)] = bytes;
   for (std::size_t i = 0; i < e->constants_.size(); ++i) {
     const region::Buffer& b = e->plan_.buffers[i];
@@ -115,8 +117,8 @@ Result<std::shared_ptr<const Engine>> Engine::resized(const std::shared_ptr<cons
           fmt::format("resized plan: constant {} \"{}\" has {} bytes, of {}", i, b.name, e->constants_[i].size(), b.bytes));
   }
   OCTAVO_CHECK(region::verify(e->plan_));
-  OCTAVO_CHECK(e->find_devices({}, "resized engine"));
-  OCTAVO_CHECK(e->place_constants());
+  e->devices_ = base->devices_;
+  OCTAVO_CHECK(e->place_constants(&others));
   OCTAVO_CHECK(e->load_kernels(providers, "resized engine"));
   return e;
 }
@@ -294,10 +296,13 @@ Status Engine::find_devices(const Devices& devices, std::string_view who) {
   return {};
 }
 
-/// Constants of other devices are copied there, once for all contexts.
-Status Engine::place_constants() {
+/// Constants of other devices are copied there, once for all contexts. `others`: of a resized engine, whose base has the rest.
+Status Engine::place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others) {
   constexpr std::size_t kUnit = 256;
   const auto size_of = [&](std::size_t i) { return (constants_[i].size() + kUnit - 1) / kUnit * kUnit; };
+  const auto is_there = [&](std::size_t i) {
+    return others != nullptr && plan_.buffers[i].space != region::kHost && !others->contains(static_cast<region::BufferId>(i));
+  };
   constant_at_.assign(plan_.buffers.size(), nullptr);
   device_memory_.resize(plan_.devices.size());
   std::vector<std::size_t> total(plan_.devices.size());
@@ -305,14 +310,18 @@ Status Engine::place_constants() {
     const region::Buffer& b = plan_.buffers[i];
     if (b.kind != BufferKind::constant) continue;
     if (b.space == region::kHost) constant_at_[i] = const_cast<std::byte*>(constants_[i].data());
-    total[static_cast<std::size_t>(b.space)] += size_of(i);
+    if (is_there(i))
+      constant_at_[i] = base_->constant_at_[i];
+    else
+      total[static_cast<std::size_t>(b.space)] += size_of(i);
   }
   for (std::size_t d = 1; d < plan_.devices.size(); ++d) {
+    if (others != nullptr && total[d] == 0) continue;
     OCTAVO_TRY(device_memory_[d], devices_[d]->allocate(std::max(total[d], kUnit)));
     std::byte* at = device_memory_[d]->address();
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
       const region::Buffer& b = plan_.buffers[i];
-      if (b.kind != BufferKind::constant || b.space != static_cast<region::DeviceId>(d)) continue;
+      if (b.kind != BufferKind::constant || b.space != static_cast<region::DeviceId>(d) || is_there(i)) continue;
       OCTAVO_CHECK(devices_[d]->write(at, constants_[i]));
       constant_at_[i] = at;
       at += size_of(i);

@@ -53,8 +53,9 @@ class Engine {
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
                                                                     std::string graph_text = {}, const Devices& devices = {},
                                                                     SharedMemory* shared = nullptr, Origin origin = {});
-  /// An engine of the host for other extents: `plan` has the buffers of `base`, whose constants it uses where they are, but for `others`, which `keeps`
-  /// keeps alive (as create wants constants). Nothing is packed or copied. Errors: as create.
+  /// An engine for other extents: `plan` has the buffers of `base`, whose constants it uses where they are, but for `others`, which `keeps`
+  /// keeps alive (as create wants constants); behind them it may have further constants, all in `others`. Nothing is packed, and only `others` of another
+  /// device are copied. Errors: as create.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> resized(
       const std::shared_ptr<const Engine>& base, region::Plan plan, const Providers& providers,
       const std::map<region::BufferId, std::span<const std::byte>>& others, std::shared_ptr<const void> keeps, Origin origin);
@@ -110,7 +111,7 @@ class Engine {
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> kernel_for(const Providers& providers, std::size_t region,
                                                                    std::string_view who) const;
   [[nodiscard]] Status find_devices(const Devices& devices, std::string_view who);
-  [[nodiscard]] Status place_constants();
+  [[nodiscard]] Status place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others = nullptr);
 
   region::Plan plan_;
   mutable std::string plan_hash_;  ///< under fork_safe_mutex(); once it is there it stays

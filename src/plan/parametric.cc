@@ -103,7 +103,15 @@ tl::unexpected<Error> no(std::string what) {
 Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::vector<region::Plan>& plans) {
   Parametric out;
   const std::size_t buffers = plans.front().buffers.size();
-  // Contents of constants: equal, or beginnings of the longest.
+  // Contents of constants: equal, or beginnings of the longest. Those that no region reads, because a device has a copy, leave finished plans.
+  std::vector<char> read(buffers, 0);
+  for (const region::Region& r : plans.front().regions) {
+    for (const region::Stage& s : r.stages) {
+      for (const region::TensorRef& t : s.anchor.inputs) read[static_cast<std::size_t>(t.buffer)] = 1;
+      if (s.anchor.weights) read[static_cast<std::size_t>(s.anchor.weights->buffer)] = 1;
+      for (const region::Operand& o : s.operands) read[static_cast<std::size_t>(o.ref.buffer)] = 1;
+    }
+  }
   for (std::size_t i = 0; i < buffers; ++i) {
     const ir::Tensor* longest = &plans.front().buffers[i].data;
     for (const region::Plan& p : plans) {
@@ -112,7 +120,7 @@ Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::
       const ir::Tensor& t = p.buffers[i].data;
       if (!t.empty() && (longest->empty() || t.bytes().size() > longest->bytes().size())) longest = &t;
     }
-    if (plans.front().buffers[i].kind != region::BufferKind::constant) continue;
+    if (plans.front().buffers[i].kind != region::BufferKind::constant || read[i] == 0) continue;
     bool grows = false;
     for (const region::Plan& p : plans) {
       const ir::Tensor& t = p.buffers[i].data;
@@ -142,7 +150,10 @@ Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::
     }
     if (p == 0) begins.push_back(values[p].size());
     each_outer_extent(plan, buffers, out.growing_, take);
-    for (region::Buffer& b : plan.buffers) b.data = ir::Tensor();
+    for (std::size_t i = 0; i < buffers; ++i) {
+      plan.buffers[i].data = ir::Tensor();
+      if (plan.buffers[i].kind == region::BufferKind::constant && read[i] == 0) plan.buffers[i].bytes = 0;
+    }
     const std::string mine = region::plan_hash(plan);
     if (p == 0) hash = mine;
     if (mine != hash || values[p].size() != values[0].size())
@@ -201,14 +212,9 @@ Result<Parametric> Parametric::fit(const std::vector<Point>& points, const std::
     }
     out.which_.push_back(found->second);
   }
-  const auto constant = [&](std::uint32_t sum) {
-    return std::all_of(out.sums_[sum].begin(), out.sums_[sum].end(), [](const Term& t) {
-      return t.factor == 0 || std::all_of(t.powers.begin(), t.powers.end(), [](int power) { return power == 0; });
-    });
-  };
   for (std::size_t r = 0; r + 1 < begins.size(); ++r) {
     bool varies = false;
-    for (std::size_t i = begins[r]; i < begins[r + 1]; ++i) varies = varies || !constant(out.which_[i]);
+    for (std::size_t i = begins[r]; i < begins[r + 1]; ++i) varies = varies || !out.constant(out.which_[i]);
     out.varies_.push_back(varies ? 1 : 0);
   }
   out.buffers_ = buffers;
@@ -224,6 +230,40 @@ std::optional<std::vector<std::int64_t>> Parametric::at(const Point& point) cons
     value[i] = static_cast<std::int64_t>(v);
   }
   return value;
+}
+
+bool Parametric::constant(std::uint32_t sum) const {
+  return std::all_of(sums_[sum].begin(), sums_[sum].end(), [](const Term& t) {
+    return t.factor == 0 || std::all_of(t.powers.begin(), t.powers.end(), [](int power) { return power == 0; });
+  });
+}
+
+void Parametric::mark(region::Plan& plan) const {
+  std::size_t i = 0;  // in the order of each_extent
+  const auto is_open = [&] { return !constant(which_[i++]); };
+  const auto bits = [&](std::size_t count) {
+    std::uint32_t out = 0;
+    for (std::size_t k = 0; k < count; ++k) out |= is_open() ? 1U << k : 0U;
+    return out;
+  };
+  const auto tensor = [&](region::TensorRef& t) {
+    t.open.offset = is_open();
+    t.open.dims = bits(t.dims.size());
+    t.open.strides = bits(t.strides.size());
+  };
+  for (region::Region& r : plan.regions) {
+    for (region::Stage& s : r.stages) {
+      each_fact(s.anchor.facts, [&](std::int64_t&, bool) { ++i; });
+      for (region::TensorRef& t : s.anchor.inputs) tensor(t);
+      if (s.anchor.weights) tensor(*s.anchor.weights);
+      s.open = bits(s.space.size());
+      for (region::Operand& o : s.operands) {
+        tensor(o.ref);
+        i += o.div.size();
+      }
+      for (region::TensorRef& t : s.stores) tensor(t);
+    }
+  }
 }
 
 bool Parametric::set(region::Plan& plan, const Point& point) const {

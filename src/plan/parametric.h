@@ -33,6 +33,8 @@ class Parametric {
   [[nodiscard]] bool set(region::Plan& plan, const Point& point) const;
   /// Are these the plan's extents at the point? The plan for `set` has to be asked first.
   [[nodiscard]] bool agrees(const region::Plan& plan, const Point& point) const;
+  /// Marks which extents depend on the point (region::OpenExtents). The plan for `set`.
+  void mark(region::Plan& plan) const;
   /// Does an extent of the region depend on the point?
   [[nodiscard]] bool varies(std::size_t region) const { return varies_[region] != 0; }
   /// Constants whose length depends on the point: the longest contents that there were.
@@ -51,6 +53,7 @@ class Parametric {
   };
   using Sum = std::vector<Term>;
   [[nodiscard]] std::optional<std::vector<std::int64_t>> at(const Point& point) const;
+  [[nodiscard]] bool constant(std::uint32_t sum) const;
 
   std::vector<std::uint32_t> which_;  ///< by extent, in the order of each_extent: index into sums_
   std::vector<Sum> sums_;

@@ -14,6 +14,7 @@
 #include "plan/candidates/narrow.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
+#include "plan/layout/transfers.h"
 #include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
@@ -326,6 +327,7 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
   if (form_of(form.graph) != decided.form) return fail(ErrorKind::unsupported, "the normalized graph has another form");
   OCTAVO_TRY(Realized made, realize(form.graph, decided.selection, context));
   describe_bindings(made.plan, prepared.bound);
+  add_transfers(made.plan);
   return std::move(made.plan);
 }
 

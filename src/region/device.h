@@ -53,6 +53,11 @@ class Device {
   /// Copies that return when they are done; for constants, and for looking at what a region made.
   [[nodiscard]] virtual Status write(std::byte* to, std::span<const std::byte> from) const = 0;
   [[nodiscard]] virtual Status read(std::span<std::byte> to, const std::byte* from) const = 0;
+  /// Has machine code (Artifact::code) ready for executors as long as the result lives, which goes before the code does. By default they make it ready
+  /// when they need it.
+  [[nodiscard]] virtual Result<std::shared_ptr<const void>> hold(std::span<const std::byte>) const {
+    return std::shared_ptr<const void>();
+  }
   /// `kernels`: by region, those of other devices null; they and the plan outlive the executor.
   [[nodiscard]] virtual Result<std::unique_ptr<Executor>> executor(const Plan& plan,
                                                                    std::span<const Kernel* const> kernels) const = 0;

@@ -88,6 +88,17 @@ class Provider {
   /// to `threads` threads, and keeps the code (keep_code of region/artifact.h). The same for every plan, whichever it is finished with.
   /// Errors: the compiler's, naming the region.
   [[nodiscard]] virtual Status finish(std::span<Plan* const>, int /*threads*/) const { return {}; }
+  /// For a plan that is set to other extents: how Region::tactic runs for these. The text is that for any values of the extents that are marked as open
+  /// (OpenExtents), as far as the kernels can take them when they are started; the launch has them. `constants` are not for use: equal ones say
+  /// that the constants which `compile` packs are equal too. Weights need not be there where Anchor::weight_sum is. Errors: `unsupported` for a provider
+  /// that makes kernels for exact extents alone, or a tactic that cannot be used for these.
+  [[nodiscard]] virtual Result<Artifact> restart(const Region& region, const Plan&) const {
+    return fail(ErrorKind::unsupported, std::string(name()) + ": kernels of " + region.tactic.family + " are for exact extents");
+  }
+  /// The code of such a source. Errors: the compiler's.
+  [[nodiscard]] virtual Result<std::string> code_of(const Source&) const {
+    return fail(ErrorKind::unsupported, std::string(name()) + " compiles nothing");
+  }
   /// Load time: a kernel for Region::tactic out of the artifact. Errors: `unsupported`, naming the capability that this machine
   /// lacks; `bad_engine` when the tactic or the artifact is not what this provider makes.
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> load(const Region& region, const Plan& plan,

@@ -43,6 +43,13 @@ struct Buffer {
   std::int64_t alignment = 64;    ///< a power of two; of arena_offset
 };
 
+/// Which extents of a tensor depend on open dimensions of the model, bit k for dimension k: kernels may take them when they are started. Marks of a plan
+/// that is set to other shapes (plan/parametric.h); not part of keys, hashes and JSON.
+struct OpenExtents {
+  std::uint32_t dims = 0, strides = 0;
+  bool offset = false;
+};
+
 /// A strided window into a buffer. `dims` are logical (ONNX order: N, C, H, W); element (i0, i1, ...) is at byte
 /// offset + size_of(dtype) * sum(i_k * strides[k]). NHWC is a stride pattern, slices are offsets, broadcasts are zero strides.
 /// 8-bit activation buffers inside a plan always hold u8 codes (an s8 quantizer is stored shifted by 128).
@@ -54,6 +61,7 @@ struct TensorRef {
   std::vector<std::int64_t> strides;       ///< elements
   std::optional<ir::Quantizer> quantizer;  ///< of the stored codes; for kernels (x zero point) and for people
   std::string value;                       ///< tensor name, for people
+  OpenExtents open = {};
 };
 
 /// An extra tensor read by a program: index i of the iteration space reads element floor(i_k / div_k) in each dimension k.
@@ -81,6 +89,9 @@ struct Anchor {
   std::optional<TensorRef> weights;       ///< constant
   std::vector<std::int32_t> weight_zero;  ///< empty: all 0; else one entry or one an output channel
   bool integer = false;
+  /// The largest sum of |weight less its zero point| over a channel, where the weights are not there any more and kernels are made without them: what
+  /// is packed of them is there already (Provider::restart).
+  std::optional<std::int64_t> weight_sum;
   std::vector<std::int64_t> store_results;  ///< of several results: which of them each store takes; empty: store i takes result i
   OCTAVO_OUT_OF_LINE(Anchor);
   [[nodiscard]] bool none() const { return op == ir::Op::input; }
@@ -103,6 +114,7 @@ struct Stage {
   program::Program program;
   std::vector<Operand> operands;
   std::vector<TensorRef> stores;  ///< dims == space
+  std::uint32_t open = 0;         ///< dimensions of `space` that are open, as OpenExtents has them
   OCTAVO_OUT_OF_LINE(Stage);
 };
 

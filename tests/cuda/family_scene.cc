@@ -113,6 +113,10 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       if (!kernel) return kernel.error().message + repeat;
       std::vector<void*> arguments;
       for (const cuda::Argument& p : launch.arguments) {
+        if (p.kind == cuda::Argument::Kind::number) {
+          arguments.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
+          continue;
+        }
         std::byte* base = p.kind == cuda::Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
                           : p.kind == cuda::Argument::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
                                                                      : workspace;

@@ -61,6 +61,17 @@ void put_code(region::Plan& plan, const std::vector<std::vector<std::size_t>>& t
 
 }  // namespace
 
+namespace {
+std::atomic<std::uint64_t>& compiled() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
+}
+}  // namespace
+
+std::uint64_t compilations() {
+  return compiled();
+}
+
 Compiler nvrtc_compiler(const std::string& architecture) {
   return [options = compile_options(architecture)](std::string_view text) -> Result<std::string> {
     OCTAVO_TRY(Compiled made, cuda::compile(emit_prelude() + std::string(text), options));
@@ -79,6 +90,7 @@ Compiler remembering(Compiler compiler) {
       const std::lock_guard lock(memory->mutex);
       if (const auto known = memory->code.find(text); known != memory->code.end()) return known->second;
     }
+    ++compiled();
     OCTAVO_TRY(std::string code, compiler(text));
     const std::lock_guard lock(memory->mutex);
     if (memory->code.size() >= kMost) memory->code.clear();

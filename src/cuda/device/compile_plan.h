@@ -1,6 +1,7 @@
 // The kernels of finished plans as machine code.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@ using Compiler = std::function<Result<std::string>(std::string_view text)>;
 /// The same compiler, which is asked for a text once: a search compiles the kernels of many plans that have most of them in common.
 /// Keeps at most some hundred results.
 [[nodiscard]] Compiler remembering(Compiler compiler);
+
+/// How often this process has asked a compiler behind `remembering`.
+[[nodiscard]] std::uint64_t compilations();
 
 /// The same compiler, whose results are kept in the user's cache, ($XDG_CACHE_HOME or ~/.cache)/octavo/kernels, by a digest of the text and of
 /// `key`, which says everything else that the result depends on. A result is taken from there only if its file belongs to this user, nobody else can

@@ -182,11 +182,15 @@ class Reader {
     }
     k.parameters = static_cast<int>(parameters.size());
     k.parameter_bytes = bytes.value_or(0);
-    int next = 0;
+    int next = 0, end = 0;
+    bool sound = true;
     for (const auto& [number, place] : parameters) {
-      k.pointers = k.pointers && number == next && place.first == 8 * next && place.second == 8;
-      ++next;
+      const auto& [offset, size] = place;
+      sound = sound && number == next && (size == 4 || size == 8) && offset == (end + size - 1) / size * size;
+      end = offset + size, ++next;
+      k.sizes.push_back(size);
     }
+    if (!sound || k.parameter_bytes != end) k.sizes.clear();
     if (const auto shared = by_name_.find(".nv.shared." + k.name); shared != by_name_.end()) {
       const std::uint64_t size = sections_[shared->second].bytes;
       if (size > (std::uint64_t{1} << 31)) return bad(fmt::format("kernel \"{}\" has {} bytes of shared memory", k.name, size));
@@ -209,8 +213,11 @@ Status check_launch(const Launch& l, const Cubin& cubin) {
     for (const CubinKernel& k : cubin.kernels) names += (names.empty() ? "" : ", ") + k.name;
     return bad(fmt::format("a launch of \"{}\", its kernels are: {}", l.function, names));
   }
-  const auto given = static_cast<std::int64_t>(l.arguments.size());
-  if (!of->pointers || of->parameters != given || of->parameter_bytes != 8 * given)
+  const std::size_t given = l.arguments.size();
+  bool fits =
+      static_cast<std::size_t>(of->parameters) == given && of->sizes.size() == given && (given > 0 || of->parameter_bytes == 0);
+  for (std::size_t i = 0; fits && i < given; ++i) fits = of->sizes[i] == 8 || l.arguments[i].kind == Argument::Kind::number;
+  if (!fits)
     return bad(fmt::format("kernel \"{}\" takes {} parameters of {} bytes, the launch gives {} pointers", l.function,
                            of->parameters, of->parameter_bytes, given));
   // What every GPU since compute capability 8.0 can start (CUDA C++ Programming Guide, technical specifications).

@@ -20,7 +20,8 @@ struct CubinKernel {
   std::string name;
   int parameters = 0;  ///< that it takes
   std::int64_t parameter_bytes = 0;
-  bool pointers = true;           ///< each of 8 bytes, one behind the other
+  std::vector<int>
+      sizes;  ///< of each, in bytes; empty: they do not lie one behind the other, aligned to their sizes of 4 or 8 bytes
   std::int64_t shared_bytes = 0;  ///< static shared memory
   std::int64_t most_threads = 0;  ///< of a block, by __launch_bounds__; 0: not said
 };

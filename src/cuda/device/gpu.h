@@ -1,11 +1,14 @@
 // One opened GPU: its context, its facts, its memory. What devices, executors and transfers have in common.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "cuda/device/driver_api.h"
 #include "cuda/device/gpu_device.h"
+#include "cuda/device/pinned.h"
 #include "region/device.h"
 
 namespace octavo::cuda {
@@ -17,15 +20,35 @@ namespace octavo::cuda {
   return reinterpret_cast<CuAddress>(p);
 }
 
+/// Machine code that the driver has loaded.
+class LoadedModule {
+ public:
+  LoadedModule(const class Gpu& gpu, CuModule module) : gpu_(gpu), module_(module) {}
+  ~LoadedModule();
+  LoadedModule(const LoadedModule&) = delete;
+  LoadedModule& operator=(const LoadedModule&) = delete;
+  [[nodiscard]] CuModule get() const { return module_; }
+
+ private:
+  const class Gpu& gpu_;
+  CuModule module_;
+};
+
 class Gpu final : public region::Device {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Gpu>> open(int ordinal);
-  explicit Gpu(const DriverApi& api) : api_(api) {}
+  explicit Gpu(const DriverApi& api) : api_(api), pinned_(api) {}
 
   [[nodiscard]] const GpuFacts& facts() const { return facts_; }
   [[nodiscard]] const DriverApi& api() const { return api_; }
+  [[nodiscard]] PinnedMemory& pinned() const { return pinned_; }
   /// Makes the GPU's context current on this thread.
   [[nodiscard]] Status enter() const { return api_.check(api_.set_current(context_), "entering the GPU's context"); }
+
+  /// The machine code at this address, loaded once for all who have it at a time: engines of one model for other shapes share their code. It has to stay
+  /// there as long as the module. `who`: for messages.
+  [[nodiscard]] Result<std::shared_ptr<const LoadedModule>> load(const std::byte* code, const std::string& who) const;
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte> code) const override;
 
   std::string_view name() const override { return "cuda"; }
   Result<std::string> description() const override;
@@ -41,6 +64,9 @@ class Gpu final : public region::Device {
 
   const DriverApi& api_;
   CuContext context_ = nullptr;
+  mutable PinnedMemory pinned_;
+  mutable std::mutex mutex_;
+  mutable std::map<const std::byte*, std::weak_ptr<const LoadedModule>> loaded_;  ///< under mutex_
   GpuFacts facts_;
 };
 

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cuda/device/gpu.h"
+#include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 
 namespace octavo::cuda {
@@ -93,6 +94,32 @@ Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) c
   return memory;
 }
 
+LoadedModule::~LoadedModule() {
+  if (gpu_.enter()) gpu_.api().unload(module_);
+}
+
+Result<std::shared_ptr<const LoadedModule>> Gpu::load(const std::byte* code, const std::string& who) const {
+  OCTAVO_CHECK(enter());
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const LoadedModule>& known = loaded_[code];
+  if (auto module = known.lock()) return module;
+  CuModule handle = nullptr;
+  OCTAVO_CHECK(api_.check(api_.load(&handle, code), fmt::format("loading the machine code of \"{}\"", who)));
+  auto module = std::make_shared<const LoadedModule>(*this, handle);
+  known = module;
+  std::erase_if(loaded_, [](const auto& m) { return m.second.expired(); });
+  return module;
+}
+
+Result<std::shared_ptr<const void>> Gpu::hold(std::span<const std::byte> code) const {
+  std::vector<std::shared_ptr<const LoadedModule>> all;
+  OCTAVO_TRY(const auto modules, split_modules(code));
+  for (const auto m : modules) {
+    OCTAVO_TRY(all.emplace_back(), load(m.data(), "an open model"));
+  }
+  return std::shared_ptr<const void>(std::make_shared<decltype(all)>(std::move(all)));
+}
+
 Status Gpu::write(std::byte* to, std::span<const std::byte> from) const {
   if (from.empty()) return {};
   OCTAVO_CHECK(enter());
@@ -136,6 +163,10 @@ class LazyGpu final : public region::Device {
   Status read(std::span<std::byte> to, const std::byte* from) const override {
     OCTAVO_TRY(const Gpu* g, opened(ordinal_));
     return g->read(to, from);
+  }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte> code) const override {
+    OCTAVO_TRY(const Gpu* g, opened(ordinal_));
+    return g->hold(code);
   }
   Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
                                                      std::span<const region::Kernel* const> kernels) const override {

@@ -24,7 +24,6 @@ GpuExecutor::~GpuExecutor() {
   for (const Captured& c : graphs_) {
     if (c.exec != nullptr) api_.destroy_exec(c.exec);
   }
-  for (const CuModule m : modules_) api_.unload(m);
   if (from_ != nullptr) api_.destroy_event(from_);
   if (to_ != nullptr) api_.destroy_event(to_);
   if (stream_ != nullptr) api_.destroy_stream(stream_);
@@ -50,9 +49,8 @@ Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
       const auto code = k->modules()[static_cast<std::size_t>(s.module)];
       CuModule& module = loaded[code.data()];
       if (module == nullptr) {
-        OCTAVO_CHECK(
-            api_.check(api_.load(&module, code.data()), fmt::format("loading the machine code of \"{}\"", plan_.regions[i].name)));
-        modules_.push_back(module);
+        OCTAVO_TRY(modules_.emplace_back(), gpu_.load(code.data(), plan_.regions[i].name));
+        module = modules_.back()->get();
       }
       Ready r{nullptr, &s.launch, workspace};
       OCTAVO_CHECK(api_.check(api_.function(&r.function, module, s.launch.function.c_str()),
@@ -184,8 +182,9 @@ Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const s
   std::vector<CuAddress> values;
   std::vector<void*> parameters;
   for (const Argument& p : r.launch->arguments) {
-    const CuAddress base =
-        p.kind == Argument::Kind::workspace ? r.workspace : address(memory.base[static_cast<std::size_t>(p.index)]);
+    const CuAddress base = p.kind == Argument::Kind::number      ? 0
+                           : p.kind == Argument::Kind::workspace ? r.workspace
+                                                                 : address(memory.base[static_cast<std::size_t>(p.index)]);
     values.push_back(base + static_cast<CuAddress>(p.offset));
   }
   for (CuAddress& v : values) parameters.push_back(&v);

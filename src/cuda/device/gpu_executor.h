@@ -58,7 +58,7 @@ class GpuExecutor final : public region::Executor {
   CuEvent from_ = nullptr, to_ = nullptr;
   bool waited_ = true;                     ///< nothing was started since the last wait
   std::vector<std::vector<Ready>> ready_;  ///< by region
-  std::vector<CuModule> modules_;
+  std::vector<std::shared_ptr<const LoadedModule>> modules_;
   std::vector<std::unique_ptr<region::DeviceMemory>> workspaces_;
   std::vector<Captured> graphs_;
 };

@@ -30,8 +30,12 @@ void in_pieces(std::size_t bytes, const std::function<void(std::size_t, std::siz
 }  // namespace
 
 HostCopies::~HostCopies() {
-  if (!gpu_.enter()) return;
-  for (const Block& b : blocks_) api_.unpin(b.at);
+  if (gpu_.enter()) give_back();
+}
+
+void HostCopies::give_back() {
+  for (const PinnedMemory::Block& b : blocks_) gpu_.pinned().give(b);
+  blocks_.clear();
 }
 
 /// Memory that the driver knows nothing of: neither pinned nor a GPU's.
@@ -43,14 +47,8 @@ bool HostCopies::plain(const std::byte* at) const {
 
 /// Null where no memory can be pinned: the driver then copies as it does for anybody.
 std::byte* HostCopies::pinned(std::size_t bytes) {
-  if (used_ == blocks_.size()) blocks_.push_back({});
-  Block& b = blocks_[used_++];
-  if (b.bytes >= bytes) return b.at;
-  if (b.at != nullptr) api_.unpin(b.at);
-  b = {};
-  void* at = nullptr;
-  if (api_.pin(&at, bytes, 0) != 0) return nullptr;
-  b = {static_cast<std::byte*>(at), bytes};
+  const PinnedMemory::Block b = gpu_.pinned().take(bytes);
+  if (b.at != nullptr) blocks_.push_back(b);
   return b.at;
 }
 
@@ -81,6 +79,7 @@ void HostCopies::deliver() {
     in_pieces(a.bytes, [&](std::size_t at, std::size_t size) { std::memcpy(a.to + at, a.from + at, size); });
   }
   arrivals_.clear();
+  give_back();
 }
 
 }  // namespace octavo::cuda

@@ -9,7 +9,7 @@
 
 namespace octavo::cuda {
 
-/// Of one executor. Not for two threads at once. Pinned memory is taken when a copy first needs it, and kept.
+/// Of one executor. Not for two threads at once. Pinned memory is taken for a run (device/pinned.h).
 class HostCopies {
  public:
   explicit HostCopies(const Gpu& gpu) : gpu_(gpu), api_(gpu.api()) {}
@@ -18,7 +18,7 @@ class HostCopies {
   HostCopies& operator=(const HostCopies&) = delete;
 
   /// A new run: nothing of the run before is under way any more.
-  void begin() { used_ = 0; }
+  void begin() { give_back(); }
   /// Puts the copy into `stream`. `staged`: through pinned memory, if the host's memory is not pinned itself; then `from` may change when
   /// the call returns. Memory of the GPU that is passed as the host's is copied within the GPU.
   [[nodiscard]] Status to_gpu(CuAddress to, const std::byte* from, std::size_t bytes, CuStream stream, bool staged);
@@ -28,10 +28,6 @@ class HostCopies {
   void deliver();
 
  private:
-  struct Block {
-    std::byte* at = nullptr;
-    std::size_t bytes = 0;
-  };
   struct Arrival {
     std::byte* to;
     const std::byte* from;
@@ -39,11 +35,11 @@ class HostCopies {
   };
   [[nodiscard]] std::byte* pinned(std::size_t bytes);
   [[nodiscard]] bool plain(const std::byte* at) const;
+  void give_back();
 
   const Gpu& gpu_;
   const DriverApi& api_;
-  std::vector<Block> blocks_;  ///< in the order that a run's copies ask for them
-  std::size_t used_ = 0;
+  std::vector<PinnedMemory::Block> blocks_;  ///< of this run
   std::vector<Arrival> arrivals_;
 };
 

@@ -44,11 +44,12 @@ std::string_view symbol(Op op) {
 }
 
 /// The element of `x` at the index of the space, in elements; dimensions of one element and missing ones are repeated.
-std::string place(const region::TensorRef& x, std::size_t rank) {
+std::string place(const region::TensorRef& x, std::size_t rank, OpenNumbers& numbers) {
   std::string at = "0ll";
   const std::size_t missing = rank - x.dims.size();
   for (std::size_t k = 0; k < x.dims.size(); ++k) {
-    if (x.dims[k] != 1 && x.strides[k] != 0) at += fmt::format(" + c{} * {}ll", k + missing, x.strides[k]);
+    const std::int64_t stride = stride_along(x, rank, k + missing);
+    if (stride != 0) at += fmt::format(" + c{} * {}", k + missing, numbers.put({stride, open_along(x, rank, k + missing)}, "ll"));
   }
   return at;
 }
@@ -80,8 +81,9 @@ class ChooseFamily final : public ElementFamily {
       return fail(ErrorKind::bad_engine, fmt::format("where chooses between {} and {}", ir::name_of(type), ir::name_of(b.dtype)));
     OCTAVO_TRY(const MovedStage moved, moved_stage(s, type));
     const std::size_t rank = s.space.size();
-    std::string pa = place(a, rank), pb = place(b, rank);
-    const std::string pc = place(condition, rank);
+    OpenNumbers numbers;
+    std::string pa = place(a, rank, numbers), pb = place(b, rank, numbers);
+    const std::string pc = place(condition, rank, numbers);
     if (moved.raw) a = as_words(a), b = as_words(b);
     if (moved.pairs) {
       pa = fmt::format("2 * ({}) + c{}", pa, rank);
@@ -89,6 +91,7 @@ class ChooseFamily final : public ElementFamily {
     }
     AnchorText anchor;
     anchor.inputs = {condition, a, b};
+    anchor.numbers = std::move(numbers);
     anchor.real = moved.real;
     anchor.body = fmt::format(
         "  if (x0[{0}] != 0) {{\n    {3}(acc, x1 + ({1}) * {4});\n  }} else {{\n    {3}(acc, x2 + ({2}) * {4});\n  }}\n", pc, pa,
@@ -109,8 +112,9 @@ class ChooseFamily final : public ElementFamily {
     words.anchor = s.anchor;
     AnchorText anchor;
     anchor.inputs = {a, b};
-    anchor.body = fmt::format("  acc[0] = ((const {0}*)x0)[{1}] {2} ((const {0}*)x1)[{3}] ? 1 : 0;\n", plain_type(a.dtype),
-                              place(a, rank), symbol(op), place(b, rank));
+    const std::string pa = place(a, rank, anchor.numbers), pb = place(b, rank, anchor.numbers);
+    anchor.body = fmt::format("  acc[0] = ((const {0}*)x0)[{1}] {2} ((const {0}*)x1)[{3}] ? 1 : 0;\n", plain_type(a.dtype), pa,
+                              symbol(op), pb);
     return element_kernel(words, std::move(anchor), {}, 1);
   }
 };

@@ -41,16 +41,25 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
   const std::int64_t rows = s.space[static_cast<std::size_t>(in)], columns = s.space[static_cast<std::size_t>(out)];
   std::string outer, from = "0ll", to = "0ll";
   std::int64_t others = 1;
+  OpenNumbers numbers;
+  const auto extent = [&](std::size_t k, std::int64_t value) { return numbers.put({value, (s.open >> k & 1) != 0}); };
+  const auto stride = [&](const region::TensorRef& r, std::size_t k) {
+    return numbers.put({r.strides[k], (r.open.strides >> k & 1) != 0}, "ll");
+  };
+  const auto row = static_cast<std::size_t>(in), column = static_cast<std::size_t>(out);
   for (std::size_t k = s.space.size(); k-- > 0;) {
-    if (static_cast<int>(k) == in || static_cast<int>(k) == out || s.space[k] == 1) continue;
-    outer += fmt::format("  const int i{0} = rest % {1}; rest /= {1};\n", k, s.space[k]);
-    from += fmt::format(" + i{} * {}ll", k, x.strides[k]);
-    to += fmt::format(" + i{} * {}ll", k, y.strides[k]);
+    if (k == row || k == column || (s.space[k] == 1 && (s.open >> k & 1) == 0)) continue;
+    outer += fmt::format("  const int i{0} = rest % {1}; rest /= {1};\n", k, extent(k, s.space[k]));
+    from += fmt::format(" + i{} * {}", k, stride(x, k));
+    to += fmt::format(" + i{} * {}", k, stride(y, k));
     others *= s.space[k];
   }
   const std::int64_t row_tiles = (rows + kTile - 1) / kTile, column_tiles = (columns + kTile - 1) / kTile;
+  const std::string row_tiles_text = extent(row, row_tiles), column_tiles_text = extent(column, column_tiles),
+                    rows_text = extent(row, rows), columns_text = extent(column, columns), from_step = stride(x, column),
+                    to_step = stride(y, row);
   KernelText t;
-  t.text = fmt::format(R"(OCTAVO_KERNEL(256, 1) octavo_turn(const unsigned char* x, unsigned char* y) {{
+  t.text = fmt::format(R"(OCTAVO_KERNEL(256, 1) octavo_turn(const unsigned char* x, unsigned char* y{open}) {{
   octavo_wait_for_previous();
   __shared__ {type} tile[32][33];
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32;
@@ -60,22 +69,23 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
 {outer}  const {type}* const from = (const {type}*)x + {from};
   {type}* const to = ({type}*)y + {to};
   for (int j = first; j < 32; j += 8) {{
-    if (a + lane < {rows} && b + j < {columns}) tile[j][lane] = from[(long long)(b + j) * {from_step}ll + (a + lane)];
+    if (a + lane < {rows} && b + j < {columns}) tile[j][lane] = from[(long long)(b + j) * {from_step} + (a + lane)];
   }}
   octavo_barrier();
   for (int j = first; j < 32; j += 8) {{
-    if (a + j < {rows} && b + lane < {columns}) to[(long long)(a + j) * {to_step}ll + (b + lane)] = tile[lane][j];
+    if (a + j < {rows} && b + lane < {columns}) to[(long long)(a + j) * {to_step} + (b + lane)] = tile[lane][j];
   }}
 }}
 )",
-                       fmt::arg("type", type), fmt::arg("row_tiles", row_tiles), fmt::arg("column_tiles", column_tiles),
-                       fmt::arg("outer", outer), fmt::arg("from", from), fmt::arg("to", to), fmt::arg("rows", rows),
-                       fmt::arg("columns", columns), fmt::arg("from_step", x.strides[static_cast<std::size_t>(out)]),
-                       fmt::arg("to_step", y.strides[static_cast<std::size_t>(in)]));
+                       fmt::arg("open", numbers.parameters()), fmt::arg("type", type), fmt::arg("row_tiles", row_tiles_text),
+                       fmt::arg("column_tiles", column_tiles_text), fmt::arg("outer", outer), fmt::arg("from", from),
+                       fmt::arg("to", to), fmt::arg("rows", rows_text), fmt::arg("columns", columns_text),
+                       fmt::arg("from_step", from_step), fmt::arg("to_step", to_step));
   const std::int64_t blocks = row_tiles * column_tiles * others;
   if (blocks >= (std::int64_t{1} << 31)) return refuse("tiles", blocks, "less than 2^31");
   Launch l = launch_of("octavo_turn", blocks, 256);
   l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::buffer, y.buffer, y.offset}};
+  numbers.add_to(l);
   t.launches = {std::move(l)};
   return t;
 }

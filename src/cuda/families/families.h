@@ -27,6 +27,20 @@ using region::Stage;
   return r.stages.size() == 1 && !r.stages[0].stores.empty();
 }
 
+/// As region::aligned_stride, of dimensions that are open too, which may have more than the one element that they have here.
+[[nodiscard]] inline std::int64_t stride_along(const region::TensorRef& t, std::size_t rank, std::size_t k) {
+  const auto at = static_cast<std::ptrdiff_t>(k) - static_cast<std::ptrdiff_t>(rank - t.dims.size());
+  if (at < 0) return 0;
+  const auto d = static_cast<std::size_t>(at);
+  return t.dims[d] == 1 && (t.open.dims >> d & 1) == 0 ? 0 : t.strides[d];
+}
+
+/// Is that stride open?
+[[nodiscard]] inline bool open_along(const region::TensorRef& t, std::size_t rank, std::size_t k) {
+  const auto at = static_cast<std::ptrdiff_t>(k) - static_cast<std::ptrdiff_t>(rank - t.dims.size());
+  return at >= 0 && stride_along(t, rank, k) != 0 && (t.open.strides >> at & 1) != 0;
+}
+
 /// How many parts of `of` cover `v`.
 [[nodiscard]] constexpr std::int64_t parts(std::int64_t v, std::int64_t of) {
   return (v + of - 1) / of;

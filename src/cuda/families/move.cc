@@ -102,8 +102,10 @@ class MoveFamily final : public ElementFamily {
       const Ints& of = source.of[k];
       if (const auto a = affine(of)) {
         base += a->second;
-        along.strides.push_back(s.space[k] == 1 ? 0 : a->first);
-        if (a->first != 0) terms += fmt::format("    at += c{} * {}ll;\n", k, a->first);
+        const std::int64_t step = step_of(s, x, k, *a);
+        const bool open = s.open != 0 && open_step(x, step);
+        along.strides.push_back(s.space[k] == 1 && (s.open >> k & 1) == 0 ? 0 : step);
+        if (step != 0) terms += fmt::format("    at += c{} * {};\n", k, anchor.numbers.put({step, open}, "ll"));
         continue;
       }
       std::vector<std::int32_t> table;
@@ -119,7 +121,7 @@ class MoveFamily final : public ElementFamily {
       anchor.constants.push_back(ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(table.size())}, table));
     }
     if (whole.anchor.op == Op::gather) {  // one index too, which no dimension of the result has
-      terms += gathered(whole.anchor, source, moved.pairs);
+      terms += gathered(whole.anchor, source, moved.pairs, anchor.numbers);
       const std::int64_t row = whole.anchor.inputs[0].strides[source.axis] * element_bytes(x);
       along.offset = std::gcd(along.offset, row);  // what the beginning of a run is aligned for
     }
@@ -137,11 +139,26 @@ class MoveFamily final : public ElementFamily {
   }
 
  private:
+  /// The source's step along a dimension. One open element here says nothing of it, and any step is right: it is likely that of the same dimension.
+  static std::int64_t step_of(const Stage& s, const region::TensorRef& x, std::size_t k,
+                              std::pair<std::int64_t, std::int64_t> affine) {
+    if (s.space[k] != 1 || (s.open >> k & 1) == 0 || k >= x.strides.size() || (x.open.dims >> k & 1) == 0) return affine.first;
+    return x.strides[k];
+  }
+  static bool open_step(const region::TensorRef& x, std::int64_t step) {
+    for (std::size_t d = 0; d < x.strides.size(); ++d) {
+      if (x.strides[d] == step && (x.open.strides >> d & 1) != 0) return true;
+    }
+    return false;
+  }
+
   /// Adds the row that the indices name.
-  static std::string gathered(const region::Anchor& a, const region::MoveSource& source, bool pairs) {
+  static std::string gathered(const region::Anchor& a, const region::MoveSource& source, bool pairs, OpenNumbers& numbers) {
     const region::TensorRef &x = a.inputs[0], &indices = a.inputs[1];
     std::string at = "0";
-    for (std::size_t k = 0; k < source.gathered; ++k) at += fmt::format(" + c{} * {}ll", source.axis + k, indices.strides[k]);
+    for (std::size_t k = 0; k < source.gathered; ++k)
+      at += fmt::format(" + c{} * {}", source.axis + k,
+                        numbers.put({indices.strides[k], (indices.open.strides >> k & 1) != 0}, "ll"));
     return "    long long g;\n" + add_indexed_row(indices, at, x.dims[source.axis], x.strides[source.axis] * (pairs ? 2 : 1));
   }
 };

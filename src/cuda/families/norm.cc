@@ -21,7 +21,7 @@ constexpr const char* kStatistics = R"(OCTAVO_DEVICE float octavo_total(float mi
   }}
   return parts[0];
 }}
-OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w{open}) {{
   octavo_wait_for_previous();
   __shared__ float parts[256];
   unsigned row = (unsigned)octavo_block();
@@ -84,28 +84,36 @@ class NormFamily final : public ElementFamily {
     const auto size = element_bytes(x);
     std::int64_t count = 1, number = 1;
     std::string split, steps, row = "0", element;
+    AnchorText anchor;
+    OpenNumbers before;  // of the rows' kernel
+    const auto is_open = [&](std::size_t k) { return (s.open >> k & 1) != 0; };
+    bool open_number = false;
     for (std::size_t k = s.space.size(); k-- > 0;) {
-      element += fmt::format(" + c{} * {}ll", k, x.strides[k] * size);
-      if (s.space[k] == 1) continue;
+      const bool open_stride = (x.open.strides >> k & 1) != 0;
+      element += fmt::format(" + c{} * {}", k, anchor.numbers.put({x.strides[k] * size, open_stride}, "ll"));
+      if (s.space[k] == 1 && !is_open(k)) continue;
       if (static_cast<std::int64_t>(k) >= axis) {
         steps += fmt::format("    at += (rest % {0}u) * {1}ll;\n    rest /= {0}u;\n", s.space[k], x.strides[k] * size);
         count *= s.space[k];
       } else {
-        split += fmt::format("  base += (row % {0}u) * {1}ll;\n  row /= {0}u;\n", s.space[k], x.strides[k] * size);
-        row += fmt::format(" + c{} * {}", k, number);
+        split += fmt::format("  base += (row % {0}) * {1};\n  row /= {0};\n", before.put({s.space[k], is_open(k)}, "u"),
+                             before.put({x.strides[k] * size, open_stride}, "ll"));
+        row += fmt::format(" + c{} * {}", k, anchor.numbers.put({number, open_number}));
+        open_number = open_number || is_open(k);
         number *= s.space[k];
       }
     }
     if (count >= (std::int64_t{1} << 31) || number >= (std::int64_t{1} << 31)) return refuse("elements", "beyond 2^31", "fewer");
-    AnchorText anchor;
     anchor.inputs = s.anchor.inputs;
     anchor.real = true;
     anchor.workspace_bytes = number * 8;
-    anchor.functions = fmt::format(kStatistics, fmt::arg("split", split), fmt::arg("steps", steps), fmt::arg("count", count),
-                                   fmt::arg("load", load_function(x.dtype)), fmt::arg("n", float_text(static_cast<float>(count))),
+    anchor.functions = fmt::format(kStatistics, fmt::arg("open", before.parameters()), fmt::arg("split", split),
+                                   fmt::arg("steps", steps), fmt::arg("count", count), fmt::arg("load", load_function(x.dtype)),
+                                   fmt::arg("n", float_text(static_cast<float>(count))),
                                    fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     Launch l = launch_of("octavo_rows", number, 256);
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
+    before.add_to(l);
     anchor.before = {std::move(l)};
     // Scale and bias: a channel each, or broadcast to the row's dimensions.
     std::string parameters;

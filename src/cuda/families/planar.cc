@@ -69,7 +69,7 @@ class PlanarFamily final : public FamilyOf<PlanarCopy> {
     const bool dense =
         (s.space[3] == 1 || y.strides[3] == p.channels) && (s.space[2] == 1 || y.strides[2] == s.space[3] * p.channels);
     if (!dense) return refuse("pixels of the store", "apart", "side by side");
-    c.out_image = c.images == 1 ? 0 : y.strides[0];
+    c.out_image = c.images == 1 && (s.open & 1) == 0 ? 0 : y.strides[0];
     c.vector = std::gcd(std::gcd(c.out_image, y.offset), std::gcd(c.pixels * p.channels, std::int64_t{16}));
     if (c.vector < 4) return refuse("alignment of the stored images", c.vector, "at least 4 bytes");
     c.blocks = parts(c.pixels / 4, kThreads);
@@ -131,7 +131,8 @@ Result<Planar> read_planar(const region::Stage& s, const region::Plan& plan) {
   p.source = source->ref;
   p.element = element_bytes(p.source);
   const auto stride = [&](std::size_t d) { return broadcast_stride(p.source, s.space, d) * p.element; };
-  p.image = stride(0), p.plane = stride(1), p.row = stride(2);
+  const bool images = (s.open & 1) != 0;  // any number of them
+  p.image = images ? p.source.strides[0] * p.element : stride(0), p.plane = stride(1), p.row = stride(2);
   for (const std::int64_t v : {p.image, p.plane, p.source.offset}) {
     if (v % (4 * p.element) != 0)
       return refuse("bytes between planes or images", v, fmt::format("a multiple of {}", 4 * p.element));

@@ -40,7 +40,8 @@ class PoolFamily final : public ElementFamily {
     std::int64_t taps = 1;
     for (const std::int64_t k : w.kernel) taps *= k;
     // Threads that share a window have every shared-th of its taps, three at least.
-    const std::int64_t results = ir::count(s.space);
+    const std::int64_t results =
+        ir::count(s.space) / ((s.open & 1) != 0 ? std::max<std::int64_t>(s.space[0], 1) : 1);  // of any batch: of an image
     std::int64_t shared = 1;
     while (codes && shared < 32 && results / kSharedRun * shared < kThreadsWanted && shared * 6 <= taps) shared *= 2;
     if (!codes && taps >= 16 && whole(w, x, s.space)) {

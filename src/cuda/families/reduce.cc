@@ -51,7 +51,7 @@ class ReduceFamily final : public ElementFamily {
         return fail(ErrorKind::bad_engine,
                     fmt::format("reducing {} does not give {}", ir::to_string(x.dims), ir::to_string(s.space)));
       first += fmt::format(" + c{} * {}ll", at, x.strides[k] * size);
-      if (x.dims[k] > 1 && (x.strides[k] == 1 || along == 0)) from = k, along = at;
+      if ((x.dims[k] > 1 || (x.open.dims >> k & 1) != 0) && (x.strides[k] == 1 || along == 0)) from = k, along = at;
     }
     if (count == 0) return refuse("elements to reduce", 0, "some");
     if (count >= (std::int64_t{1} << 31)) return refuse("elements to reduce", count, "less than 2^31");
@@ -60,7 +60,8 @@ class ReduceFamily final : public ElementFamily {
       steps += fmt::format("      at += (rest % {0}) * {1}ll;\n      rest /= {0};\n", x.dims[k], x.strides[k] * size);
     }
     // With few results, several threads share the elements of one. A power of two, so that results of a block are whole.
-    const std::int64_t results = ir::count(s.space);
+    const std::int64_t results =
+        ir::count(s.space) / ((s.open & 1) != 0 ? std::max<std::int64_t>(s.space[0], 1) : 1);  // of any batch: of an image
     std::int64_t shared = 1;
     while (shared < 256 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
     const char* type = codes ? "int" : "float";

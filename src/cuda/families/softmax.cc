@@ -14,10 +14,10 @@ using ir::Op;
 constexpr std::int64_t kShortRow = 64, kLongestRow = 10240;
 
 // A thread a row.
-constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w{open}) {{
   octavo_wait_for_previous();
   unsigned rest = (unsigned)octavo_block() * 256u + (unsigned)octavo_thread();
-  if (rest >= {rows}u) return;
+  if (rest >= {rows}) return;
   float* const out = (float*)w + 2ll * rest;
   long long base = 0;
 {split}  float largest = __int_as_float((int)0xff800000u), sum = 0.0f, e[1];
@@ -34,7 +34,7 @@ constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const un
 }}
 )";
 // A block a row.
-constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w{open}) {{
   octavo_wait_for_previous();
   __shared__ float row[{extent}], parts[256];
   unsigned rest = (unsigned)octavo_block();
@@ -81,25 +81,34 @@ class SoftmaxFamily final : public ElementFamily {
     const auto size = element_bytes(x);
     std::string split, base = "0ll", row = "0", element = "0ll";
     std::int64_t step = 1;
+    AnchorText anchor;
+    OpenNumbers before;  // of the rows' kernel
+    const auto is_open = [&](std::size_t k) { return (s.open >> k & 1) != 0; };
+    bool open_step = false;
     for (std::size_t k = s.space.size(); k-- > 0;) {
-      element += fmt::format(" + c{} * {}ll", k, x.strides[k] * size);
-      if (k == a || s.space[k] == 1) continue;
-      split += fmt::format("  base += (rest % {0}u) * {1}ll;\n  rest /= {0}u;\n", s.space[k], x.strides[k] * size);
-      row += fmt::format(" + c{} * {}", k, step);
+      const bool open_stride = (x.open.strides >> k & 1) != 0;
+      element += fmt::format(" + c{} * {}", k, anchor.numbers.put({x.strides[k] * size, open_stride}, "ll"));
+      if (k == a || (s.space[k] == 1 && !is_open(k))) continue;
+      split += fmt::format("  base += (rest % {0}) * {1};\n  rest /= {0};\n", before.put({s.space[k], is_open(k)}, "u"),
+                           before.put({x.strides[k] * size, open_stride}, "ll"));
+      row += fmt::format(" + c{} * {}", k, anchor.numbers.put({step, open_step}));
+      open_step = open_step || is_open(k);
       step *= s.space[k];
     }
     const bool log = s.anchor.op == Op::log_softmax, brief = extent <= kShortRow;
-    AnchorText anchor;
     anchor.inputs = {x};
     anchor.real = true;
     anchor.workspace_bytes = rows * 8;
     anchor.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
                        float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); });
-    anchor.functions += fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", rows), fmt::arg("split", split),
-                                    fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
-                                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
+    const std::string all = before.put({rows, open_step}, "u");
+    anchor.functions +=
+        fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all), fmt::arg("open", before.parameters()),
+                    fmt::arg("split", split), fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
+                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
     Launch l = launch_of("octavo_rows", brief ? (rows + 255) / 256 : rows, 256);
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
+    before.add_to(l);
     anchor.before = {std::move(l)};
     anchor.body = fmt::format(R"(  {{
     const float* const row = (const float*)w + 2ll * ({row});

@@ -251,7 +251,8 @@ class TypedFamily final : public ElementFamily {
     const int inner = elements.inner(), run = elements.run();
     const bool along_pair = pairs && inner == static_cast<int>(s.space.size());  // the words of one element
     std::string before, inside;
-    for (std::size_t k = 0; k < inputs.size(); ++k) read(inputs[k], k, s.space, along_pair ? -1 : inner, run, before, inside);
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      read(inputs[k], k, s, along_pair ? -1 : inner, run, before, inside, anchor.numbers);
     const char* name = is_real(to) ? "f" : "y";
     std::string result = name;
     if (raw && to == DType::f32) result = "__float_as_int(f)";
@@ -269,14 +270,15 @@ class TypedFamily final : public ElementFamily {
 
  private:
   /// Declares a<k>, the element v of the run; where neighbours are read at once, or one element is all of them, in front of the loop.
-  static void read(const TensorRef& x, std::size_t k, const ir::Shape& space, int inner, int run, std::string& before,
-                   std::string& inside) {
+  static void read(const TensorRef& x, std::size_t k, const Stage& s, int inner, int run, std::string& before, std::string& inside,
+                   OpenNumbers& numbers) {
+    const ir::Shape& space = s.space;
     const auto size = region::element_bytes(x);
     std::string at = "0ll";
     std::int64_t along = 0;
     bool vector = run > 1 && run * size <= 16 && x.offset % (run * size) == 0;
     for (std::size_t d = 0; d < space.size(); ++d) {
-      const std::int64_t stride = region::aligned_stride(x, space.size(), d);
+      const std::int64_t stride = stride_along(x, space.size(), d);
       if (stride == 0) continue;
       if (static_cast<int>(d) == inner) {
         along = stride;
@@ -284,7 +286,7 @@ class TypedFamily final : public ElementFamily {
       } else {
         vector = vector && stride % run == 0;
       }
-      at += fmt::format(" + c{} * {}ll", d, stride * size);
+      at += fmt::format(" + c{} * {}", d, numbers.put({stride * size, open_along(x, space.size(), d)}, "ll"));
     }
     vector = vector && along == 1;
     const std::string words = fmt::format("w{}", k);

@@ -27,7 +27,7 @@ region::TensorRef as_words(const region::TensorRef& ref) {
 Stage words_stage(const Stage& s, ir::DType type, bool from_operand) {
   Stage out;
   const Words w = words_of(type);
-  out.space = s.space;
+  out.space = s.space, out.open = s.open;
   if (w.each == 2) out.space.push_back(2);
   out.stores = {as_words(s.stores[0])};
   program::Program& p = out.program;

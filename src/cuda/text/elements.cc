@@ -69,21 +69,23 @@ std::string float_text(float v) {
   return fmt::format("__int_as_float((int)0x{:08x}u)", std::bit_cast<std::uint32_t>(v));
 }
 
-Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space) {
-  Access a{ref.buffer, ref.offset, ref.dtype, {}, {}};
+Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, std::uint32_t open) {
+  Access a{ref.buffer, ref.offset, ref.dtype, {}, {}, {}};
   for (std::size_t k = 0; k < space.size(); ++k) {
     const std::int64_t d = div.empty() ? 1 : div[k];
-    const std::int64_t stride = space[k] == 1 || (d >= space[k] && d > 1) ? 0 : ref.strides[k];
+    const bool one = space[k] == 1 && (open >> k & 1) == 0;
+    const std::int64_t stride = one || (d >= space[k] && d > 1) ? 0 : ref.strides[k];
     a.strides.push_back(stride);
+    a.open.push_back(stride != 0 && (ref.open.strides >> k & 1) != 0 ? 1 : 0);
     a.div.push_back(stride == 0 ? 1 : d);
   }
   return a;
 }
 
 Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space) {
-  Access a{x.buffer, x.offset, x.dtype, std::vector<std::int64_t>(space.size(), 0), std::vector<std::int64_t>(space.size(), 1)};
+  Access a{x.buffer, x.offset, x.dtype, std::vector<std::int64_t>(space.size(), 0), std::vector<std::int64_t>(space.size(), 1), {}};
   for (std::size_t k = 0; k < x.dims.size(); ++k) {
-    if (k != from && x.dims[k] != 1) a.offset = std::gcd(a.offset, x.strides[k] * bytes_of(a));
+    if (k != from && (x.dims[k] != 1 || (x.open.dims >> k & 1) != 0)) a.offset = std::gcd(a.offset, x.strides[k] * bytes_of(a));
   }
   if (along < a.strides.size()) a.strides[along] = x.strides[from];  // a space of rank 0 is one element
   return a;
@@ -98,13 +100,16 @@ Result<Elements> Elements::of(const region::Stage& stage, bool has_anchor, const
   for (const region::Operand& o : stage.operands) {
     if (load_function(o.ref.dtype).empty())
       return refuse("type of an operand", ir::name_of(o.ref.dtype), "one that the GPU's programs read");
-    e.loads_.push_back(access_of(o.ref, o.div, stage.space));
+    e.loads_.push_back(access_of(o.ref, o.div, stage.space, stage.open));
   }
   for (const region::TensorRef& r : stage.stores) {
     if (load_function(r.dtype).empty()) return refuse("type of a store", ir::name_of(r.dtype), "one that the GPU's programs store");
-    e.stores_.push_back(access_of(r, {}, stage.space));
+    e.stores_.push_back(access_of(r, {}, stage.space, stage.open));
   }
-  for (std::size_t k = 0; k < stage.space.size(); ++k) e.origin_.push_back(k);
+  for (std::size_t k = 0; k < stage.space.size(); ++k) {
+    e.origin_.push_back(k);
+    e.units_.push_back((stage.open >> k & 1) != 0 ? 1 : 0);
+  }
   if (!has_anchor) e.split_divisions();
   e.order();
   if (!has_anchor) e.join();
@@ -120,8 +125,10 @@ void Elements::split_divisions() {
     }
     if (d == 1 || dims_[k] % d != 0 || dims_.size() >= 16) continue;
     if (std::any_of(loads_.begin(), loads_.end(), [&](const Access& a) { return a.div[k] > 1 && a.div[k] % d != 0; })) continue;
+    if (is_open(k)) continue;  // an extent that d divides here, and not always
     const auto at = static_cast<std::ptrdiff_t>(k) + 1;
     dims_.insert(dims_.begin() + at, d);
+    units_.insert(units_.begin() + at, 0);
     dims_[k] /= d;
     origin_.insert(origin_.begin() + at, origin_[k]);
     for (auto* list : {&loads_, &stores_}) {
@@ -129,6 +136,7 @@ void Elements::split_divisions() {
         const bool divided = a.div[k] > 1;
         a.strides.insert(a.strides.begin() + at, divided ? 0 : a.strides[k]);
         a.div.insert(a.div.begin() + at, 1);
+        a.open.insert(a.open.begin() + at, divided ? 0 : a.open[k]);
         (divided ? a.div[k] : a.strides[k]) = divided ? a.div[k] / d : a.strides[k] * d;
       }
     }
@@ -139,11 +147,12 @@ void Elements::split_divisions() {
 void Elements::order() {
   std::vector<std::size_t> order;
   for (std::size_t k = 0; k < dims_.size(); ++k) {
-    if (dims_[k] != 1) order.push_back(k);
+    if (dims_[k] != 1 || is_open(k)) order.push_back(k);
   }
   if (!stores_.empty()) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return stores_[0].strides[a] > stores_[0].strides[b]; });
+    // Of equal strides the open one is the greater one of other shapes.
+    const auto far = [&](std::size_t k) { return std::pair(stores_[0].strides[k], stores_[0].open[k]); };
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return far(a) > far(b); });
   }
   const auto pick = [&](auto& v) {
     std::remove_reference_t<decltype(v)> out;
@@ -151,11 +160,13 @@ void Elements::order() {
     v = std::move(out);
   };
   pick(dims_);
+  pick(units_);
   pick(origin_);
   for (auto* list : {&loads_, &stores_}) {
     for (Access& a : *list) {
       pick(a.strides);
       pick(a.div);
+      pick(a.open);
     }
   }
 }
@@ -165,20 +176,24 @@ void Elements::join() {
     bool joins = true;
     for (const auto* list : {&loads_, &stores_}) {
       for (const Access& a : *list)
-        joins = joins && a.div[k] == 1 && a.div[k + 1] == 1 && a.strides[k] == a.strides[k + 1] * dims_[k + 1];
+        joins = joins && a.div[k] == 1 && a.div[k + 1] == 1 && a.strides[k] == a.strides[k + 1] * dims_[k + 1] &&
+                (a.strides[k] == 0 || (a.open[k] != 0) == (a.open[k + 1] != 0 || is_open(k + 1)));
     }
     if (!joins) {
       ++k;
       continue;
     }
+    units_[k] = is_open(k) || is_open(k + 1) ? unit(k) * unit(k + 1) : 0;
     dims_[k] *= dims_[k + 1];
     const auto at = static_cast<std::ptrdiff_t>(k);
     dims_.erase(dims_.begin() + at + 1);
+    units_.erase(units_.begin() + at + 1);
     origin_.erase(origin_.begin() + at);
     for (auto* list : {&loads_, &stores_}) {
       for (Access& a : *list) {
         a.strides.erase(a.strides.begin() + at);
         a.div.erase(a.div.begin() + at);
+        a.open.erase(a.open.begin() + at);
       }
     }
   }
@@ -209,7 +224,7 @@ void Elements::choose_run(const std::vector<Access>& followed, std::int64_t long
   if (dims_.empty()) return;
   inner_ = static_cast<int>(origin_.back());
   for (const std::int64_t run : {16, 8, 4, 2}) {
-    if (run > longest || dims_.back() % run != 0 || run * widest > 32) continue;
+    if (run > longest || unit(dims_.size() - 1) % run != 0 || run * widest > 32) continue;
     bool good = std::all_of(stores_.begin(), stores_.end(), [&](const Access& a) { return mode(a, run) == Mode::vector; });
     for (Access a : followed) {  // in the space's dimensions
       Access ordered = a;
@@ -227,13 +242,13 @@ void Elements::choose_run(const std::vector<Access>& followed, std::int64_t long
   }
 }
 
-std::string Elements::offset(const Access& a) const {
+std::string Elements::offset(const Access& a, OpenNumbers& numbers) const {
   std::string text;
   for (std::size_t k = 0; k < dims_.size(); ++k) {
     if (a.strides[k] == 0) continue;
     const std::string index = a.div[k] == 1 ? fmt::format("i{}", k) : fmt::format("(i{} / {})", k, a.div[k]);
     const std::int64_t step = a.strides[k] * bytes_of(a);
-    text += fmt::format("{}{} * {}{}", text.empty() ? "" : " + ", index, step, wide_ ? "LL" : "");
+    text += fmt::format("{}{} * {}", text.empty() ? "" : " + ", index, numbers.put({step, a.open[k] != 0}, wide_ ? "LL" : ""));
   }
   return text.empty() ? "0" : text;
 }
@@ -242,6 +257,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
   const program::Program& p = program_;
   const std::vector<char> used = loaded(p);
   KernelText out;
+  OpenNumbers numbers = anchor.numbers;
   Launch launch;
   launch.function = "octavo_elements";
   std::string parameters, loads, call, results, stores;
@@ -262,7 +278,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
     if (!used[k]) continue;
     const Access& a = loads_[k];
     parameter(fmt::format("a{}", k), {Argument::Kind::buffer, a.buffer, a.offset}, false);
-    const std::string load = load_function(a.dtype), at = fmt::format("a{} + {}", k, offset(a));
+    const std::string load = load_function(a.dtype), at = fmt::format("a{} + {}", k, offset(a, numbers));
     loads += fmt::format("  {} l{}[kRun];\n", register_type(a.dtype), k);
     switch (mode(a, run_)) {
       case Mode::vector: loads += fmt::format("  {}(l{}, {});\n", load, k, at); break;
@@ -286,33 +302,35 @@ KernelText Elements::emit(const AnchorText& anchor) const {
     parameter(fmt::format("o{}", j), {Argument::Kind::buffer, a.buffer, a.offset}, true);
     results += fmt::format("  {} r{}[kRun];\n", register_type(a.dtype), j);
     call += fmt::format(", r{}[v]", j);
-    stores += fmt::format("  {}(o{} + {}, r{});\n", store_function(a.dtype), j, offset(a), j);
+    stores += fmt::format("  {}(o{} + {}, r{});\n", store_function(a.dtype), j, offset(a, numbers), j);
   }
   std::int64_t total = 1;
-  for (const std::int64_t d : dims_) total *= d;
+  bool open = false;
+  for (std::size_t k = 0; k < dims_.size(); ++k) {
+    total *= dims_[k];
+    open = open || is_open(k);
+  }
   const std::int64_t threads = total / run_;
   const char* index = threads < (std::int64_t{1} << 31) ? "unsigned" : "unsigned long long";
   const bool acc = has_anchor_ && (program::uses(p, Op::acc_i) || program::uses(p, Op::acc_f));
-  std::string text = std::string(kFunctions) + emit_function(p, "octavo_program") + anchor.functions;
-  text += fmt::format("OCTAVO_KERNEL({}, 1) octavo_elements({}) {{\n  octavo_wait_for_previous();\n  constexpr int kRun = {};\n",
-                      kThreads, parameters, run_);
+  std::string text;
   const std::int64_t units = kThreads / anchor.shared;  // runs of a block
-  const char* suffix = index[8] != 0 ? "ll" : "";
+  const std::string last_thread = numbers.put({threads, open}, index[8] != 0 ? "ull" : "u");
   if (anchor.shared == 1) {
     text += fmt::format("  constexpr int share = 0;\n  {0} rest = ({0})octavo_block() * {1}u + (unsigned)octavo_thread();\n", index,
                         kThreads);
-    text += fmt::format("  if (rest >= {}u{}) return;\n", threads, suffix);
+    text += fmt::format("  if (rest >= {}) return;\n", last_thread);
   } else {
     text += fmt::format("  const int share = octavo_thread() / {0}, mine = octavo_thread() % {0};\n", units);
     text += fmt::format("  {0} rest = ({0})octavo_block() * {1}u + (unsigned)mine;\n", index, units);
-    text += fmt::format("  const bool inside = rest < {0}u{1};\n  if (!inside) rest = 0;\n", threads, suffix);
+    text += fmt::format("  const bool inside = rest < {};\n  if (!inside) rest = 0;\n", last_thread);
   }
   for (std::size_t k = dims_.size(); k-- > 0;) {
     const bool last = k + 1 == dims_.size();
-    const std::int64_t n = last ? dims_[k] / run_ : dims_[k];
-    text += fmt::format("  const int i{} = (int)(rest{}){};\n", k, k == 0 ? "" : fmt::format(" % {}u", n),
+    const std::string n = k == 0 ? "" : numbers.put({last ? dims_[k] / run_ : dims_[k], is_open(k)}, "u");
+    text += fmt::format("  const int i{} = (int)(rest{}){};\n", k, k == 0 ? "" : " % " + n,
                         last && run_ > 1 ? fmt::format(" * {}", run_) : "");
-    if (k > 0) text += fmt::format("  rest /= {}u;\n", n);
+    if (k > 0) text += fmt::format("  rest /= {};\n", n);
   }
   if (!dims_.empty()) text += fmt::format("  const int run_at = i{};\n", dims_.size() - 1);
   if (has_anchor_) {
@@ -342,7 +360,12 @@ KernelText Elements::emit(const AnchorText& anchor) const {
                       stores);
   launch.grid = {static_cast<int>((threads + units - 1) / units), 1, 1};
   launch.block = {kThreads, 1, 1};
-  out.text = std::move(text);
+  numbers.add_to(launch);
+  out.text =
+      std::string(kFunctions) + emit_function(p, "octavo_program") + anchor.functions +
+      fmt::format("OCTAVO_KERNEL({}, 1) octavo_elements({}{}) {{\n  octavo_wait_for_previous();\n  constexpr int kRun = {};\n",
+                  kThreads, parameters, numbers.parameters(), run_) +
+      text;
   out.launches.push_back(std::move(launch));
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "cuda/text/kernel_text.h"
+#include "cuda/text/open.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
@@ -18,9 +19,11 @@ struct Access {
   std::int64_t offset = 0;
   ir::DType dtype = ir::DType::f32;
   std::vector<std::int64_t> strides, div;
+  std::vector<char> open = {};  ///< strides that are open; empty: none
 };
-/// Dimensions of extent 1 get stride 0, dimensions of stride 0 the divisor 1.
-[[nodiscard]] Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space);
+/// Dimensions of extent 1 get stride 0, dimensions of stride 0 the divisor 1. `open`: dimensions of the space that may have other extents.
+[[nodiscard]] Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space,
+                               std::uint32_t open = 0);
 /// An anchor's input of which a run along dimension `along` of the space reads neighbours along the input's dimension `from`, and of
 /// whose other dimensions it reads anything: in runs as long as all of these beginnings are aligned for.
 [[nodiscard]] Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space);
@@ -42,7 +45,8 @@ struct AnchorText {
   /// `octavo_add(a, b)` of `functions` joins two parts; `finish` follows. 1: none.
   int shared = 1;
   std::string finish;
-  bool real = false;  ///< acc is float, not int
+  bool real = false;    ///< acc is float, not int
+  OpenNumbers numbers;  ///< that the body has; kernels of `before` have their own
 };
 
 class Elements {
@@ -66,11 +70,14 @@ class Elements {
   void split_divisions();
   void order();
   void choose_run(const std::vector<Access>& followed, std::int64_t longest);
-  [[nodiscard]] std::string offset(const Access& a) const;
+  [[nodiscard]] std::string offset(const Access& a, OpenNumbers& numbers) const;
+  [[nodiscard]] bool is_open(std::size_t k) const { return units_[k] != 0; }
+  [[nodiscard]] std::int64_t unit(std::size_t k) const { return is_open(k) ? units_[k] : dims_[k]; }
 
   program::Program program_;
   ir::Shape space_;
   std::vector<std::int64_t> dims_;   ///< outermost first
+  std::vector<std::int64_t> units_;  ///< of an open one: what its extent is a multiple of, whatever the shape; 0: a fixed one
   std::vector<std::size_t> origin_;  ///< with an anchor: the dimension of the space that dims_[k] is
   std::vector<Access> loads_, stores_;
   int run_ = 1, inner_ = -1;

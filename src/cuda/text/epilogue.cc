@@ -38,7 +38,7 @@ const ir::Tensor* channel_constant(const region::Stage& s, const region::Plan& p
   const auto& buffer = plan.buffers[static_cast<std::size_t>(o.ref.buffer)];
   if (buffer.kind != region::BufferKind::constant || buffer.data.empty()) return nullptr;
   for (std::size_t d = 0; d < 4; ++d) {
-    if (d != 1 && s.space[d] > 1 && o.ref.strides[d] != 0) return nullptr;
+    if (d != 1 && (s.space[d] > 1 || (s.open >> d & 1) != 0) && o.ref.strides[d] != 0) return nullptr;
   }
   return (o.div.empty() || o.div[1] == 1) ? &buffer.data : nullptr;
 }
@@ -64,31 +64,28 @@ std::uint32_t channel_value(const TensorRef& ref, const ir::Tensor& data, std::i
 struct Access {
   bool flat = true;               ///< offset = pixel * pixel_bytes
   std::int64_t strides[4] = {};   ///< bytes
+  bool open[4] = {};              ///< strides that are open
   std::vector<std::int64_t> div;  ///< one a dimension
   int element = 1, vector = 1;    ///< bytes
 };
 
-std::string offset_of(const Access& a, const ir::Shape& space) {
-  if (a.flat) return fmt::format("(octavo_offset)p * {}", a.strides[3]);
-  const auto part = [](std::string_view index, std::int64_t div, std::int64_t stride) {
-    return div == 1 ? fmt::format("(octavo_offset){} * {}", index, stride)
-                    : fmt::format("(octavo_offset)({} / {}) * {}", index, div, stride);
-  };
-  return fmt::format("{} + {} + {}", part(fmt::format("(p / {})", space[2] * space[3]), a.div[0], a.strides[0]),
-                     part(fmt::format("(p / {} % {})", space[3], space[2]), a.div[2], a.strides[2]),
-                     part(fmt::format("(p % {})", space[3]), a.div[3], a.strides[3]));
-}
-
-Access access_of(const TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, int run) {
+/// `open`: dimensions of the space that are open: their number of elements may be another one.
+Access access_of(const TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, std::uint32_t open, int run) {
   Access a;
   a.element = static_cast<int>(ir::size_of(ref.dtype));
   a.div = div.empty() ? std::vector<std::int64_t>(4, 1) : div;
-  for (std::size_t d = 0; d < 4; ++d) a.strides[d] = broadcast_stride(ref, space, d) * a.element;
-  if (space[3] == 1) a.strides[3] = space[2] == 1 ? a.strides[0] : a.strides[2];
-  const std::int64_t row = space[2] == 1 ? 0 : a.strides[2], image = space[0] == 1 ? 0 : a.strides[0];
+  const auto one = [&](std::size_t d) { return space[d] == 1 && (open >> d & 1) == 0; };
+  for (std::size_t d = 0; d < 4; ++d) {
+    a.strides[d] = (one(d) ? 0 : ref.strides[d]) * a.element;
+    a.open[d] = !one(d) && (ref.open.strides >> d & 1) != 0;
+  }
+  if (one(3)) {
+    const std::size_t d = one(2) ? 0 : 2;
+    a.strides[3] = a.strides[d], a.open[3] = a.open[d];
+  }
+  const std::int64_t row = one(2) ? 0 : a.strides[2], image = one(0) ? 0 : a.strides[0];
   a.flat = std::all_of(a.div.begin(), a.div.end(), [](std::int64_t d) { return d == 1; }) &&
-           (space[2] == 1 || space[3] == 1 || row == space[3] * a.strides[3]) &&
-           (space[0] == 1 || image == space[2] * space[3] * a.strides[3]);
+           (one(2) || one(3) || row == space[3] * a.strides[3]) && (one(0) || image == space[2] * space[3] * a.strides[3]);
   a.vector = a.element;
   if (a.strides[1] == a.element && a.div[1] == 1) {
     std::int64_t common = std::gcd(ref.offset, space[1] * a.element);
@@ -344,6 +341,32 @@ class Emitter {
     return element_text(s_.operands[k].ref.dtype, words, j);
   }
 
+  /// A number, or where it is open a member of OctavoPointers.
+  std::string number(std::int64_t value, bool open) {
+    if (!open) return std::to_string(value);
+    const std::string name = fmt::format("e{}", open_++), type = value == static_cast<std::int32_t>(value) ? "int" : "long long";
+    members_ += fmt::format("  {} {};\n", type, name);
+    out_.parameters += fmt::format(", {} {}{}", type, shape_.prefix, name);
+    out_.pointers += fmt::format(", {}{}", shape_.prefix, name);
+    out_.arguments.push_back({Argument::Kind::number, 0, value});
+    return "o." + name;
+  }
+
+  std::string offset_of(const Access& a) {
+    if (a.flat) return fmt::format("(octavo_offset)p * {}", number(a.strides[3], a.open[3]));
+    const auto part = [](std::string_view index, std::int64_t div, const std::string& stride) {
+      return div == 1 ? fmt::format("(octavo_offset){} * {}", index, stride)
+                      : fmt::format("(octavo_offset)({} / {}) * {}", index, div, stride);
+    };
+    const bool open2 = (s_.open >> 2 & 1) != 0, open3 = (s_.open >> 3 & 1) != 0;
+    const std::string plane = number(s_.space[2] * s_.space[3], open2 || open3), columns = number(s_.space[3], open3),
+                      rows = number(s_.space[2], open2), s0 = number(a.strides[0], a.open[0]), s2 = number(a.strides[2], a.open[2]),
+                      s3 = number(a.strides[3], a.open[3]);
+    return fmt::format("{} + {} + {}", part(fmt::format("(p / {})", plane), a.div[0], s0),
+                       part(fmt::format("(p / {} % {})", columns, rows), a.div[2], s2),
+                       part(fmt::format("(p % {})", columns), a.div[3], s3));
+  }
+
   void pointer(std::string_view name, const TensorRef& ref, bool written) {
     const std::string type = written ? "unsigned char*" : "const unsigned char*";
     members_ += fmt::format("  {} {};\n", type, name);
@@ -389,9 +412,9 @@ class Emitter {
                                           : fmt::format("octavo_{}_value((unsigned short){})", ir::name_of(o.ref.dtype), word));
         continue;
       }
-      const Access a = access_of(o.ref, o.div, s_.space, shape_.run);
+      const Access a = access_of(o.ref, o.div, s_.space, s_.open, shape_.run);
       pointer(fmt::format("operand{}", k), o.ref, false);
-      const std::string offset = offset_of(a, s_.space);
+      const std::string offset = offset_of(a);
       const std::int64_t step = a.strides[1];
       if (a.div[1] != 1) {
         out_.refusal = unmet("repetition of an operand along the channels", a.div[1], "1");
@@ -449,7 +472,7 @@ class Emitter {
       const TensorRef& ref = s_.stores[j];
       ir::Shape space = s_.space;
       if (shape_.stores_padding) space[1] = shape_.padded_channels;
-      Access a = access_of(ref, {}, space, shape_.run);
+      Access a = access_of(ref, {}, space, s_.open, shape_.run);
       if (shape_.fold.channels != 0) {
         for (const std::int64_t step : shape_.fold.steps[j]) a.vector = static_cast<int>(std::gcd(std::int64_t{a.vector}, step));
         folds_ += fmt::format(
@@ -487,7 +510,7 @@ class Emitter {
               j, name);
         }
       }
-      const std::string offset = offset_of(a, s_.space);
+      const std::string offset = offset_of(a);
       if (shape_.keeps) {
         row_stores_ += fmt::format(
             "      const unsigned out0[] = {{{}}};\n      octavo_write<16>(o.kept + (i * (kRun / 4) + q) * {}, out0);\n", words,
@@ -528,6 +551,7 @@ class Emitter {
   const Tail& s_;
   EpilogueShape shape_;
   std::int64_t constants_at_;
+  int open_ = 0;  ///< numbers
   std::vector<char> kinds_, byte_floats_;
   Epilogue out_;
   std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, row_stores_,
@@ -550,7 +574,7 @@ std::string element_text(DType type, std::string_view w, std::string_view j) {
 }
 
 Tail tail_of(const region::Stage& stage, const region::Plan& plan) {
-  Tail t{stage.space, stage.program, stage.operands, stage.stores, {}};
+  Tail t{stage.space, stage.program, stage.operands, stage.stores, {}, stage.open};
   for (const region::Operand& o : stage.operands) {
     const ir::Tensor* data = stage.space.size() == 4 ? channel_constant(stage, plan, o) : nullptr;
     auto& values = t.constants.emplace_back();

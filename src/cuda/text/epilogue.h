@@ -64,6 +64,7 @@ struct Tail {
   /// Of each operand that is a constant with one value a channel, or one in all: the values as 32 bits each, s32 or a float's (of a float of
   /// 16 bits those). Nothing for other operands.
   std::vector<std::optional<std::vector<std::uint32_t>>> constants;
+  std::uint32_t open = 0;  ///< dimensions of the space that are open (region::OpenExtents)
 };
 /// Element j of 32-bit words `w`, both C expressions, as programs load the type.
 [[nodiscard]] std::string element_text(ir::DType type, std::string_view w, std::string_view j);
@@ -86,7 +87,7 @@ struct Epilogue {
   std::string text;
   std::string parameters;            ///< ", const unsigned char* operand0, ..., unsigned char* store0"
   std::string pointers;              ///< "constants, operand0, ..., store0": what OctavoPointers is made from
-  std::vector<Argument> arguments;   ///< of those parameters
+  std::vector<Argument> arguments;   ///< of those parameters, open numbers too
   std::vector<std::byte> constants;  ///< channel constants, to stand `constants_at` bytes behind the parameter "constants"
   std::vector<std::int32_t> bias;    ///< one a channel: what the program no longer adds; empty: nothing
   Reasons refusal;                   ///< why the stage cannot be written like this, with the values; empty: it is

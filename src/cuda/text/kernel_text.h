@@ -11,12 +11,12 @@
 
 namespace octavo::cuda {
 
-/// What one parameter of a kernel points to. Every parameter is one pointer; shapes, strides and other numbers are literals of the text.
+/// What one parameter of a kernel points to, or a number. Shapes, strides and other numbers are literals of the text, but for open ones (text/open.h).
 struct Argument {
-  enum class Kind : std::uint8_t { buffer, constant, workspace };
+  enum class Kind : std::uint8_t { buffer, constant, workspace, number };
   Kind kind = Kind::buffer;
-  std::int32_t index = 0;   ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; workspace: 0
-  std::int64_t offset = 0;  ///< bytes behind the beginning
+  std::int32_t index = 0;   ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; others: 0
+  std::int64_t offset = 0;  ///< bytes behind the beginning; the number
   bool operator==(const Argument&) const = default;
 };
 

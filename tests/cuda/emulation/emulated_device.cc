@@ -78,6 +78,10 @@ class EmulatedExecutor final : public region::Executor {
     OCTAVO_TRY(const HostKernel kernel, library->find(s.launch.function));
     std::vector<void*> parameters;
     for (const cuda::Argument& p : s.launch.arguments) {
+      if (p.kind == cuda::Argument::Kind::number) {
+        parameters.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
+        continue;
+      }
       std::byte* base =
           p.kind == cuda::Argument::Kind::workspace ? workspaces_[region] : memory.base[static_cast<std::size_t>(p.index)];
       parameters.push_back(base + p.offset);

@@ -238,6 +238,7 @@ Result<HalvesShape> halves_shape(const region::Region& r, const region::Plan& pl
                   "factors of whole rows, NaN to zero, and the rounding to the type");
   a.rows = *rows;
   a.mask = forbidding(a, plan);
+  a.open = a.open && !a.mask;
   return a;
 }
 
@@ -301,18 +302,25 @@ double seconds_of(const HalvesShape& a, const HalvesTile& t, const Target& targe
   return std::max(rounds * std::max(work * at_once, alone) / cost::kClock, bytes / cost::kMemory) + cost::kLaunch;
 }
 
+/// Is the stride along a dimension of the batch open?
+bool open_stride(const HalvesShape& a, const Access& at, std::size_t which) {
+  return a.batch[which] < a.rank && at.open[a.batch[which]] != 0;
+}
+
 /// `octavo_score_pair`: the first program, of two neighbouring keys of a row that exists. Where `partial`, keys may not exist.
 struct PairText {
   std::string text, parameters, names;  ///< parameters of functions, and how they are handed on
   std::string places;                   ///< where those of the block's matrix begin
   std::vector<Argument> arguments;
 };
-PairText pair_text(const HalvesShape& a) {
+PairText pair_text(const HalvesShape& a, OpenNumbers& numbers) {
   PairText out;
+  const std::string_view keys = a.open ? ", int kKeys" : "";
   if (a.scaled) {
     const std::string name(ir::name_of(a.scaled->rounded));
     out.text =
-        fmt::format("template <bool partial>\nOCTAVO_DEVICE void octavo_score_pair(float (&s)[2], int, int) {{\n{}}}\n",
+        fmt::format("template <bool partial>\nOCTAVO_DEVICE void octavo_score_pair(float (&s)[2], int, int{}) {{\n{}}}\n",
+                    a.open ? ", int" : "",
                     a.scaled->rounded == DType::f32
                         ? "  (void)s;\n"
                         : fmt::format("  const unsigned both = octavo_{0}_pair(s[0], s[1]);\n  s[0] = octavo_{0}_value((unsigned "
@@ -352,21 +360,23 @@ PairText pair_text(const HalvesShape& a) {
     call += fmt::format(", l{}[e]", i);
     out.parameters += fmt::format(", const unsigned char* score{}", i);
     out.names += fmt::format(", score{}", i);
-    if (outer != 0 || inner != 0) out.places += fmt::format("  score{} += outer * {}ll + inner * {}ll;\n", i, outer, inner);
+    if (outer != 0 || inner != 0)
+      out.places += fmt::format("  score{} += outer * {} + inner * {};\n", i, numbers.put({outer, open_stride(a, at, 0)}, "ll"),
+                                numbers.put({inner, open_stride(a, at, 1)}, "ll"));
     out.arguments.push_back({Argument::Kind::buffer, at.buffer, at.offset});
   }
   out.text =
       emit_function(p, "octavo_score") +
       fmt::format(
-          "template <bool partial>\nOCTAVO_DEVICE void octavo_score_pair(float (&s)[2], int row, int key{}) {{\n  (void)row, "
+          "template <bool partial>\nOCTAVO_DEVICE void octavo_score_pair(float (&s)[2], int row, int key{}{}) {{\n  (void)row, "
           "(void)key;\n"
           "{}  OCTAVO_UNROLL\n  for (int e = 0; e < 2; ++e) {{\n    float r;\n    octavo_score({}, r);\n    s[e] = r;\n  }}\n}}\n",
-          out.parameters, loads, call);
+          out.parameters, keys, loads, call);
   return out;
 }
 
 /// `octavo_row_factor`: of a row that exists.
-PairText row_text(const HalvesShape& a) {
+PairText row_text(const HalvesShape& a, OpenNumbers& numbers) {
   PairText out;
   std::string value = "1.0f";
   if (a.rows.operand >= 0) {
@@ -376,7 +386,9 @@ PairText row_text(const HalvesShape& a) {
     out.text = fmt::format("  float one[1];\n  {}(one, factors + (octavo_offset)row * {});\n", load_function(at.dtype),
                            stride(a.rank - 2));
     out.parameters = ", const unsigned char* factors", out.names = ", factors", value = "one[0]";
-    out.places = fmt::format("  factors += outer * {}ll + inner * {}ll;\n", stride(a.batch[0]), stride(a.batch[1]));
+    out.places =
+        fmt::format("  factors += outer * {} + inner * {};\n", numbers.put({stride(a.batch[0]), open_stride(a, at, 0)}, "ll"),
+                    numbers.put({stride(a.batch[1]), open_stride(a, at, 1)}, "ll"));
     out.arguments.push_back({Argument::Kind::buffer, at.buffer, at.offset});
   }
   out.text = fmt::format("OCTAVO_DEVICE float octavo_row_factor(int row{}) {{\n  (void)row;\n{}  return {};\n}}\n", out.parameters,
@@ -461,8 +473,9 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
     const EpilogueShape shape = epilogue_shape(a, t);
     const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
-    const PairText scores = pair_text(a);
-    const PairText rows = row_text(a);
+    OpenNumbers numbers;
+    const PairText scores = pair_text(a, numbers);
+    const PairText rows = row_text(a, numbers);
     ir::Tensor constants = constants_with_start({}, e, shape.padded_channels);
     const std::int64_t spans_at = a.mask ? up(static_cast<std::int64_t>(constants.bytes().size()), 16) : 0;
     if (a.mask) {
@@ -477,9 +490,17 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
     KernelText out;
     out.text = fmt::format("typedef {} octavo_offset;\n#define OCTAVO_PRODUCT octavo_mma_{}\n#define OCTAVO_PAIR octavo_{}_pair\n",
                            a.wide_offsets() ? "long long" : "int", type, type);
-    out.text += declare({{"kM", a.queries},
-                         {"kKeys", a.keys},
-                         {"kFeatures", a.features},
+    if (a.open) {
+      numbers.name("kM", a.queries), numbers.name("kKeys", a.keys);
+      numbers.name("kTiles", parts(a.queries, t.queries)), numbers.name("kKeyTiles", parts(a.keys, t.keys));
+      for (const auto& [name, lines] : {std::pair{"Query", &a.left}, {"Key", &a.right}, {"Value", &a.last}}) {
+        numbers.name(fmt::format("k{}Outer", name), lines->outer, "long long");
+        numbers.name(fmt::format("k{}Inner", name), lines->inner, "long long");
+      }
+    } else {
+      out.text += declare({{"kM", a.queries}, {"kKeys", a.keys}});
+    }
+    out.text += declare({{"kFeatures", a.features},
                          {"kColumns", a.columns},
                          {"kInner", a.inner},
                          {"kTileM", t.queries},
@@ -487,21 +508,23 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
                          {"kWarps", t.warps},
                          {"kSpansAt", spans_at},
                          {"kBlocksPerProcessor", blocks_at_once(z, t, target)}});
+    if (!a.open)
+      out.text += fmt::format(
+          "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
+          "{};\n",
+          a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner);
     out.text += fmt::format(
-        "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
-        "{};\n"
         "constexpr octavo_offset kQueryLine = {}, kKeyLine = {}, kValueLine = {};\n"
         "constexpr bool kKeysTurned = {}, kValuesTurned = {}, kHeld = {}, kNanIsZero = {};\n"
         "constexpr float kScale = {}, kFactor = {};\n",
-        a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner, a.left.line, a.right.line,
-        a.last.line, a.right.turned, a.last.turned, z.held, a.rows.nan_is_zero,
+        a.left.line, a.right.line, a.last.line, a.right.turned, a.last.turned, z.held, a.rows.nan_is_zero,
         float_constant(static_cast<double>(a.scaled ? a.scaled->factor : 1.0F) * std::numbers::log2e),
         float_constant(a.rows.factor));
-    std::string text(kText);
+    std::string text = text_for(kText, a.open);
     replace_mark(
         text, "@PARAMETERS@",
         "const unsigned char* queries, const unsigned char* keys, const unsigned char* values, const unsigned char* constants" +
-            scores.parameters + rows.parameters + e.parameters);
+            scores.parameters + rows.parameters + e.parameters + numbers.parameters());
     replace_mark(text, "@SCORE_PARAMETERS@", scores.parameters);
     replace_mark(text, "@PLACES@", scores.places + rows.places);
     replace_mark(text, "@ROW_OPERANDS@", rows.names);
@@ -515,6 +538,7 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
     launch.arguments.push_back({Argument::Kind::constant, 0, 0});
     for (const auto* more : {&scores.arguments, &rows.arguments, &e.arguments})
       launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
+    numbers.add_to(launch);
     out.launches.push_back(std::move(launch));
     out.constants.push_back(std::move(constants));
     return out;

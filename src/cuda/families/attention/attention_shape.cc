@@ -18,7 +18,7 @@ bool product(const region::Stage& s) {
 }  // namespace
 
 std::array<std::int64_t, 2> AttentionShape::batch_strides(const region::TensorRef& t) const {
-  const auto along = [&](std::size_t d) { return d < rank ? region::aligned_stride(t, rank, d) : 0; };
+  const auto along = [&](std::size_t d) { return d < rank ? stride_along(t, rank, d) : 0; };
   return {along(batch[0]), along(batch[1])};
 }
 
@@ -69,6 +69,7 @@ Result<AttentionShape> read_attention(const region::Region& r, const region::Pla
     return refuse("axis of softmax", axis, "the last");
   AttentionShape a;
   a.rank = rank;
+  a.open = (scores.open >> (rank - 2) & 3) != 0;
   a.queries = scores.space[rank - 2], a.keys = scores.space[rank - 1], a.columns = last.space[rank - 1], a.features = q.dims.back();
   const auto extents = [](const region::TensorRef& m, std::int64_t rows, std::int64_t columns) {
     return m.dims[m.dims.size() - 2] == rows && m.dims.back() == columns;
@@ -78,11 +79,13 @@ Result<AttentionShape> read_attention(const region::Region& r, const region::Pla
   if (ir::count(scores.space) == 0 || a.features == 0 || a.columns == 0) return refuse("elements", 0, "some");
   std::vector<std::size_t> batch;
   for (std::size_t d = 0; d + 2 < rank; ++d) {
-    if (scores.space[d] != 1) batch.push_back(d);
+    if (scores.space[d] != 1 || (scores.open >> d & 1) != 0) batch.push_back(d);
   }
   if (batch.size() > 2) return refuse("dimensions of the batch", batch.size(), "at most 2");
   a.batch = {rank, rank};
-  for (std::size_t i = 0; i < batch.size(); ++i) a.batch[2 - batch.size() + i] = batch[i];
+  // The number of outer ones is in no text.
+  const bool outer_alone = batch.size() == 1 && (scores.open >> batch[0] & 1) != 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) a.batch[outer_alone ? 0 : 2 - batch.size() + i] = batch[i];
   if (a.batch[0] < rank) a.outer = scores.space[a.batch[0]];
   if (a.batch[1] < rank) a.inner = scores.space[a.batch[1]];
   for (const std::int64_t n : {a.matrices() * a.queries, a.matrices() * a.keys, a.features, a.columns}) {
@@ -93,7 +96,7 @@ Result<AttentionShape> read_attention(const region::Region& r, const region::Pla
     to.program = of.program;
     const std::vector<char> used = loaded(of.program);
     for (std::size_t i = 0; i < of.operands.size(); ++i) {
-      to.operands.push_back(access_of(of.operands[i].ref, of.operands[i].div, of.space));
+      to.operands.push_back(access_of(of.operands[i].ref, of.operands[i].div, of.space, of.open));
       const Access& at = to.operands.back();
       if (used[i] == 0) continue;
       if (std::any_of(at.div.begin(), at.div.end(), [](std::int64_t d) { return d != 1; }))
@@ -114,14 +117,19 @@ Result<AttentionShape> read_attention(const region::Region& r, const region::Pla
     t.dims = tail.space;
     t.strides.clear();
     for (const std::size_t d : from) t.strides.push_back(d < rank ? strides[d] : 0);
+    const std::uint32_t open = t.open.strides;
+    t.open.strides = 0;
+    for (std::size_t i = 0; i < 4; ++i) t.open.strides |= from[i] < rank ? (open >> from[i] & 1) << i : 0;
   };
+  tail.open = 0;
+  for (std::size_t i = 0; i < 4; ++i) tail.open |= from[i] < rank ? (last.open >> from[i] & 1) << i : 0;
   for (region::Operand& o : tail.operands) {
-    const Access at = access_of(o.ref, o.div, last.space);
+    const Access at = access_of(o.ref, o.div, last.space, last.open);
     place(o.ref, at.strides);
     o.div.clear();
     for (const std::size_t d : from) o.div.push_back(d < rank ? at.div[d] : 1);
   }
-  for (region::TensorRef& t : tail.stores) place(t, access_of(t, {}, last.space).strides);
+  for (region::TensorRef& t : tail.stores) place(t, access_of(t, {}, last.space, last.open).strides);
   a.product = tail_of(tail, plan);
   return a;
 }

@@ -25,6 +25,7 @@ struct AttentionShape {
       v;  ///< q [.., queries, features], k [.., features, keys], p [.., queries, keys], v [.., keys, columns]
   ElementProgram scores, softmax;
   Tail product;                        ///< over [outer, columns, inner, queries], as an epilogue of convolutions sees it
+  bool open = false;                   ///< the number of queries or of keys is an open extent
   std::array<std::size_t, 2> batch{};  ///< the dimensions of the space that outer and inner are; of extent 1: the rank
   [[nodiscard]] std::int64_t matrices() const { return outer * inner; }
   /// Elements of a tensor from one matrix to the next, in both dimensions of the batch.

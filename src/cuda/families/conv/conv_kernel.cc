@@ -43,17 +43,17 @@ std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blo
 
 std::string conv_parameters(const ConvShape& s) {
   return fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int") +
-         declare({{"kBatch", s.batch},
-                  {"kInD", s.in_d},
+         (s.open ? std::string() : declare({{"kBatch", s.batch}})) +
+         declare({{"kInD", s.in_d},
                   {"kInH", s.in_h},
                   {"kInW", s.in_w},
                   {"kChannels", s.channels},
                   {"kOutChannels", s.out_channels},
                   {"kOutD", s.out_d},
                   {"kOutH", s.out_h},
-                  {"kOutW", s.out_w},
-                  {"kPixels", s.pixels()},
-                  {"kKernelD", s.kernel_d},
+                  {"kOutW", s.out_w}}) +
+         (s.open ? std::string() : declare({{"kPixels", s.pixels()}})) +
+         declare({{"kKernelD", s.kernel_d},
                   {"kKernelH", s.kernel_h},
                   {"kKernelW", s.kernel_w},
                   {"kStrideD", s.stride_d},
@@ -72,6 +72,9 @@ std::string conv_parameters(const ConvShape& s) {
 }
 
 ir::Tensor pack_filter(const ConvShape& s, std::int64_t of_group, const ConvWeights& w, const FilterLayout& l) {
+  if (w.values.empty())
+    return layout_mark(
+        {s.out_channels, s.groups, s.taps(), s.tap_bytes(), of_group, l.tiles, l.steps, l.channels, l.bytes, l.run, l.piece});
   ir::Tensor out(ir::DType::s8, {l.tiles * l.steps * l.channels * l.bytes});
   auto* to = out.mutable_data<std::int8_t>().data();
   const int neighbours = 4 * l.run, chunks = l.bytes / 16;  // four lanes hold neighbouring channels
@@ -129,11 +132,13 @@ Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kern
   const Epilogue e = emit_epilogue(conv.tail, shape, up(shape.padded_channels * 4, 16));
   if (!e.refusal.empty()) return refuse(e.refusal);
   KernelText out;
-  replace_mark(kernel.text, "@PARAMETERS@", conv_parameter_list(e));
+  kernel.text = text_for(kernel.text, conv.shape.open);
+  replace_mark(kernel.text, "@PARAMETERS@", conv_parameter_list(e) + kernel.open.parameters());
   replace_mark(kernel.text, "@POINTERS@", e.pointers);
   out.text = kernel.numbers + e.text + kernel.text;
   Launch launch = launch_of(std::string(kernel.function), kernel.grid, kernel.threads, kernel.shared);
   add_conv_arguments(launch, conv.input, 0, e);
+  kernel.open.add_to(launch);
   out.launches.push_back(std::move(launch));
   out.constants = {constants_with_start(start, e, shape.padded_channels)};
   return out;

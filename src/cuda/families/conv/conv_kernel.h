@@ -9,6 +9,7 @@
 
 #include "cuda/families/conv/conv_shape.h"
 #include "cuda/text/epilogue.h"
+#include "cuda/text/open.h"
 #include "cuda/text/pieces.h"
 
 namespace octavo::cuda {
@@ -21,10 +22,11 @@ namespace octavo::cuda {
 [[nodiscard]] std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blocks, const Target& target);
 
 /// The shape as constants (for all that have a third dimension kInD, kInFrame, kOutD, kKernelD, ... as well): kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
-/// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel.
+/// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel. Of an open batch
+/// without kBatch and kPixels, which the kernel then takes as parameters as far as its text has them.
 [[nodiscard]] std::string conv_parameters(const ConvShape& shape);
 
-/// Device functions by which threads find the rows of a tile's activations and copy a step of its depth (conv_load.inc).
+/// Device functions by which threads find the rows of a tile's activations and copy a step of its depth (conv_load.inc), with the marks of text_for.
 [[nodiscard]] std::string_view conv_load_text();
 
 /// How shared memory holds a filter: for each tile of channels step after step, in each step a row a channel.
@@ -55,6 +57,7 @@ struct ConvKernel {
   std::int64_t grid = 1, threads = 1, shared = 0;
   int rows = 1, run = 4;  ///< pixels and channels of a thread
   std::int64_t padded_channels = 0;
+  OpenNumbers open = {};              ///< of an open batch: what the text has of it
   bool ahead = false, pairs = false;  ///< as in EpilogueShape
 };
 namespace detail {

@@ -202,8 +202,8 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
                   {"kSplits", t.splits},
                   {"kSlices", t.slices},
                   {"kSteps", steps},
-                  {"kBlocksPerProcessor", t.blocks},
-                  {"kCounterBytes", l.counters}}) +
+                  {"kBlocksPerProcessor", t.blocks}}) +
+         (s.open && t.splits > 1 ? std::string() : declare({{"kCounterBytes", l.counters}})) +
          fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups) +
          fmt::format("#define OCTAVO_SPLIT {}\n", split ? 1 : 0) +
          fmt::format(
@@ -339,6 +339,7 @@ Result<ConvProducts> match_conv(const region::Region& r, const region::Plan& pla
     return refuse("results of the convolutions",
                   fmt::format("{} and {}", ir::to_string(first.space), ir::to_string(conv_of(r).space)), "one shape");
   OCTAVO_TRY(out.before, match_one(first, plan, ConvType::u8s8));
+  if (s.open != out.before->shape.open) return refuse("open batches of the convolutions", out.before->shape.open, s.open);
   if (s.groups != 1 || out.before->shape.groups != 1)
     return refuse("groups of the convolutions", fmt::format("{} and {}", out.before->shape.groups, s.groups), "1 and 1");
   return out;
@@ -391,21 +392,32 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   };
   OCTAVO_TRY(const Epilogue e, add(setting.conv, l.conv, l.steps,
                                    [&](EpilogueShape& shape) { shape.forwarded = setting.forwarded, shape.fold = setting.fold; }));
-  std::string text(kText), before, before_parameters;
+  const bool open = setting.conv.shape.open;
+  const std::string load = text_for(conv_load_text(), open);
+  std::string text = text_for(kText, open), before, before_parameters;
+  OpenNumbers numbers;
+  if (open) {
+    numbers.name("kPixels", setting.conv.shape.pixels());
+    numbers.name("kItems", l.items);
+    numbers.name("kBatch", setting.conv.shape.batch);
+    if (tile.splits > 1) numbers.name("kCounterBytes", l.counters);
+  }
   if (setting.before) {
     const ConvShape& s = setting.before->shape;
     OCTAVO_TRY(const Epilogue first,
                add(*setting.before, s, l.before, [](EpilogueShape& shape) { shape.prefix = "before_", shape.keeps = true; }));
     before_parameters = ", " + conv_parameter_list(first, "before_");
-    before = "namespace before {\n" + define(s, 0, l, l.before) + first.text + std::string(conv_load_text()) + "}\n";
+    before = "namespace before {\n" + define(s, 0, l, l.before) + first.text + load + "}\n";
     replace_mark(text, "@BEFORE_POINTERS@", first.pointers);
   }
   launch.arguments.push_back({Argument::Kind::workspace, 0, 0});
-  replace_mark(text, "octavo_conv(@PARAMETERS@",
-               setting.function + "(" + conv_parameter_list(e) + before_parameters + ", unsigned char* workspace");
+  numbers.add_to(launch);
+  replace_mark(
+      text, "octavo_conv(@PARAMETERS@",
+      setting.function + "(" + conv_parameter_list(e) + before_parameters + ", unsigned char* workspace" + numbers.parameters());
   replace_mark(text, "@POINTERS@", e.pointers);
   out.text = fmt::format("#define OCTAVO_BEFORE {}\n", setting.before ? 1 : 0) + before +
-             define(l.conv, setting.conv.shape.channels, l, l.steps) + e.text + std::string(conv_load_text()) +
+             define(l.conv, setting.conv.shape.channels, l, l.steps) + e.text + load +
              (type == ConvType::f32 ? std::string(kSplit) : "") + text;
   out.launches.push_back(std::move(launch));
   out.workspace_bytes = l.workspace;

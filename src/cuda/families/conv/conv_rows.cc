@@ -202,7 +202,9 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
     if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;
-    std::string text(kText), numbers;
+    std::string text = text_for(kText, s.open), numbers;
+    OpenNumbers open;
+    if (s.open) open.name("kBatch", s.batch);
     const std::string pointers = e.pointers;
     out.constants = {pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece}),
                      constants_with_start(weights.start, e, shape.padded_channels)};
@@ -220,7 +222,7 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
       numbers = pool_numbers(*setting.pool, t.rows, t.columns, nullptr);
     }
     replace_mark(text, "@POOL@", setting.pool ? pool_functions() : "");
-    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
+    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e) + open.parameters());
     replace_mark(text, "@POINTERS@", pointers);
     out.text = fmt::format("#define OCTAVO_POOL {}\n", t.pool) + conv_parameters(s) +
                declare({{"kHalves", z.halves},
@@ -238,6 +240,7 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
     out.text += text;
     Launch launch = launch_of("octavo_conv_rows", z.grid, 32 * t.warps, z.shared);
     add_conv_arguments(launch, setting.input(), 0, e);
+    open.add_to(launch);
     out.launches.push_back(std::move(launch));
     return out;
   }

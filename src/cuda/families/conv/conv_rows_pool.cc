@@ -70,6 +70,7 @@ PoolCover cover_of(const Pooling& p, const ConvShape& conv, std::int64_t rows, s
 Tail into_tile(const Tail& conv, const PoolCover& cover, std::int64_t channels) {
   Tail s = conv;
   s.space = {1, conv.space[1], cover.rows, cover.row_pixels};
+  s.open = 0;
   region::TensorRef& t = s.stores[0];
   t.dims = s.space;
   t.offset = 0;

@@ -173,8 +173,10 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
     weights.dims.insert(weights.dims.begin() + 2, 1);
     weights.strides.insert(weights.strides.begin() + 2, 0);
   }
-  out.filter = {weights, plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data, a.weight_zero};
-  if (out.filter.data.empty()) return refuse("weights", "computed at run time", "constant");
+  out.filter = {weights, {}, {}, a.weight_zero};
+  if (!a.weight_sum) out.filter.data = plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data;
+  out.filter.sum = a.weight_sum;
+  if (out.filter.data.empty() && !a.weight_sum) return refuse("weights", "computed at run time", "constant");
   if (ir::count(s.space) == 0) return refuse("elements", 0, "some");
   shape.groups = window.group;
   shape.channels = weights.dims[1] * size;
@@ -190,13 +192,14 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
   shape.image = x.strides[0] * size, shape.pixel = x.strides[rank - 1] * size;
   shape.row = flat_rows ? shape.image : x.strides[rank - 2] * size;
   shape.frame = deep ? x.strides[2] * size : 0;
-  // Strides of dimensions with one element say nothing.
+  // Strides of dimensions with one element say nothing, unless they may have more.
+  shape.open = s.open == 1 && x.open.dims == 1 && x.open.strides == 0;
   if (shape.in_w == 1) shape.pixel = shape.in_h > 1 ? shape.row : shape.in_d > 1 ? shape.frame : shape.image;
-  if (shape.batch == 1 && shape.in_d == 1 && shape.in_h == 1 && shape.in_w == 1)
+  if (shape.batch == 1 && !shape.open && shape.in_d == 1 && shape.in_h == 1 && shape.in_w == 1)
     shape.pixel = x.dims[1] * size;  // one pixel: gemm of one row
   if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
   if (shape.in_d == 1) shape.frame = shape.in_h * shape.row;
-  if (shape.batch == 1) shape.image = shape.in_d * shape.frame;
+  if (shape.batch == 1 && !shape.open) shape.image = shape.in_d * shape.frame;
   shape.fill = type == ConvType::u8s8 ? x.quantizer->zero_point[0] : 0;
   if (shape.fill < 0 || shape.fill > 255) return refuse("zero point of the input", shape.fill, "0 to 255");
   if (x.dims[1] > 1 && x.strides[1] != 1) return refuse("channel stride of the input", x.strides[1], "1");
@@ -211,10 +214,10 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
     shape.aligned = std::gcd(shape.aligned, v);
   shape.piece = static_cast<int>(std::gcd(shape.aligned, shape.channels));
   shape.skew = static_cast<int>(x.offset % 4);
-  if (type == ConvType::f32) {  // the parts of such a weight would make NaN of what is inf
+  if (type == ConvType::f32 && !a.weight_sum) {  // the parts of such a weight would make NaN of what is inf
     if (const auto v = not_finite(out.filter)) return refuse("a weight", *v, "finite weights");
   }
-  if (type == ConvType::u8s8) {
+  if (type == ConvType::u8s8 && !a.weight_sum) {
     bool fits = true;
     each_weight(out.filter, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
     if (!fits) return refuse("weights less their zero point", "beyond 8 bits", "within 8 bits");
@@ -233,6 +236,10 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
 ConvWeights read_weights(const ConvSetting& conv) {
   const ConvShape& shape = conv.shape;
   ConvWeights out;
+  if (conv.filter.sum) {
+    out.largest_sum = 255.0 * static_cast<double>(*conv.filter.sum);
+    return out;
+  }
   out.values.resize(static_cast<std::size_t>(shape.out_channels * shape.taps() * shape.tap_bytes()));
   if (shape.type != ConvType::u8s8) {
     out.start.resize(static_cast<std::size_t>(shape.out_channels));
@@ -248,6 +255,10 @@ ConvWeights read_weights(const ConvSetting& conv) {
   for (const std::int64_t sum : sums) out.start.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(-shape.fill * sum)));
   for (const std::int64_t size : sizes) out.largest_sum = std::max(out.largest_sum, 255.0 * static_cast<double>(size));
   return out;
+}
+
+ir::Tensor layout_mark(std::initializer_list<std::int64_t> numbers) {
+  return ir::Tensor::of<std::int64_t>({static_cast<std::int64_t>(numbers.size())}, numbers);
 }
 
 }  // namespace octavo::cuda

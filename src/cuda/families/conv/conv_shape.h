@@ -39,6 +39,7 @@ struct ConvShape {
   std::int64_t aligned = 16;  ///< bytes that every pixel's first channel begins at a multiple of, at most 16
   int piece = 16;             ///< bytes that every run of channels can be copied by; below 4 only where rows are packed
   bool packed_rows = false;   ///< a kernel row's bytes are neighbours in memory, and its taps count as one
+  bool open = false;          ///< the batch is an open extent (text/open.h)
   bool flat = false;          ///< 1x1 without strides over dense rows: pixel p is at p * pixel
   [[nodiscard]] std::int64_t pixels() const { return batch * out_d * out_h * out_w; }
   [[nodiscard]] std::int64_t taps() const { return packed_rows ? kernel_h : kernel_h * kernel_w; }
@@ -60,8 +61,9 @@ struct ConvShape {
 /// Constant weights where the plan has them.
 struct ConvFilter {
   region::TensorRef ref;
-  ir::Tensor data;                 ///< of the buffer
-  std::vector<std::int32_t> zero;  ///< Anchor::weight_zero
+  ir::Tensor data;                  ///< of the buffer
+  std::optional<std::int64_t> sum;  ///< Anchor::weight_sum: there is no data
+  std::vector<std::int32_t> zero;   ///< Anchor::weight_zero
 };
 
 /// A convolution by constant weights, and what follows its sums. The setting of families that need no more.
@@ -86,5 +88,7 @@ struct ConvWeights {
   double largest_sum = 0;           ///< bound of |sum (x - zx) * w| over channels
 };
 [[nodiscard]] ConvWeights read_weights(const ConvSetting& conv);
+/// In the place of what is packed of weights that are not there (ConvWeights::values is empty): how it is packed.
+[[nodiscard]] ir::Tensor layout_mark(std::initializer_list<std::int64_t> numbers);
 
 }  // namespace octavo::cuda

@@ -156,6 +156,7 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
     if (auto why = why_not_tile(conv.shape, t, target); !why.empty()) return refuse(std::move(why));
     const ShiftSizes z = sizes_of(conv.shape, t, target);
     ConvKernel k{"octavo_conv_shift", define(conv.shape, t, z), std::string(kText), z.grid, 128 * (t.groups + 1), z.shared};
+    if (conv.shape.open) k.open.name("kItems", z.items);
     k.rows = t.unit / 32, k.run = std::min(16, t.channels / 4), k.padded_channels = z.tiles_n * t.channels;
     return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape& e) {
       return packed(conv.shape, t, z, weights, e);
@@ -184,6 +185,9 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
   /// The filter with its depth in the order of the halves.
   static ir::Tensor packed(const ConvShape& s, const ShiftTile& t, const ShiftSizes& z, const ConvWeights& weights,
                            const EpilogueShape& shape) {
+    if (weights.values.empty())
+      return layout_mark(
+          {s.out_channels, s.taps(), s.channels, z.tiles_n, z.steps, t.channels, shape.run, shape.piece, z.pitch, z.plane});
     ConvWeights ordered;
     const auto depth = static_cast<std::size_t>(s.taps() * s.channels);
     ordered.values.resize(weights.values.size());

@@ -69,9 +69,11 @@ struct StreamPlanes {
   /// The most positions that a tile of so many pixels touches.
   [[nodiscard]] std::int64_t positions(const ConvShape& s, std::int64_t tile) const {
     const std::int64_t of_image = s.out_h * s.out_w, repeats = of_image / std::gcd(of_image, tile);
+    const std::int64_t pixels =
+        s.open ? repeats * tile : s.pixels();  // of any batch: until tiles lie in images as the first one does
     std::int64_t most = 0;
-    for (std::int64_t i = 0; i < repeats && i * tile < s.pixels(); ++i) {
-      const std::int64_t last = std::min(i * tile + tile, s.pixels()) - 1;
+    for (std::int64_t i = 0; i < repeats && i * tile < pixels; ++i) {
+      const std::int64_t last = std::min(i * tile + tile, pixels) - 1;
       most = std::max(most, position(s, last) - position(s, i * tile));
     }
     return most + *std::max_element(distance_of_tap.begin(), distance_of_tap.end()) + 1;
@@ -216,6 +218,10 @@ class ConvStream final : public FamilyOf<StreamSetting, StreamTile> {
     const StreamSizes z = sizes_of(s, setting.planes, t, setting.planes.positions(s, t.pixels), target);
     if (auto why = why_not_tile(s, t, z, target); !why.empty()) return refuse(std::move(why));
     ConvKernel k{"octavo_conv_stream", define(s, setting.planes, t, z), std::string(kText), z.grid, z.threads, z.shared};
+    if (s.open) {
+      k.open.name("kPixels", s.pixels());
+      k.open.name("kItems", parts(s.pixels(), t.pixels) * z.tiles_n);
+    }
     k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels;
     return emit_conv_kernel(setting.conv, std::move(k),
                             [&](const ConvWeights& weights, const EpilogueShape& e) { return packed(s, t, z, weights, e); });
@@ -231,6 +237,8 @@ class ConvStream final : public FamilyOf<StreamSetting, StreamTile> {
   /// The filter of each tile of channels, step after step: its two halves of 16 bytes, of every channel one behind the other.
   static ir::Tensor packed(const ConvShape& s, const StreamTile& t, const StreamSizes& z, const ConvWeights& weights,
                            const EpilogueShape& shape) {
+    if (weights.values.empty())
+      return layout_mark({s.out_channels, s.taps(), s.channels, z.tiles_n, t.channels, t.slab, z.steps, shape.run, shape.piece});
     ir::Tensor out(ir::DType::s8, {z.tiles_n * t.channels * s.taps() * s.channels});
     auto* to = out.mutable_data<std::int8_t>().data();
     const int neighbours = 4 * shape.run;

@@ -213,6 +213,11 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
     ConvKernel k{"octavo_conv_stream", define(all, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
                  t.threads(),          z.shared};
     k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels;
+    if (s.open) {
+      k.open.name("kPixels", s.pixels());
+      k.open.name("kItems", parts(s.pixels(), t.pixels) * z.tiles_n);
+      k.open.name("kBatch", s.batch);
+    }
     // So many registers beside the sums are taken by what is read ahead, and by two rows side by side. With fewer NVRTC spills.
     constexpr int kOfAhead = 72, kOfPairs = 88;
     k.ahead = registers_of(t, z) >= t.own_pixels() * t.channels / 128 + kOfAhead;

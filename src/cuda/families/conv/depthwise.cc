@@ -80,6 +80,7 @@ class Depthwise final : public FamilyOf<ConvSetting, DepthwiseTile> {
     ConvKernel k{"octavo_depthwise", conv_parameters(s), std::string(kWindow) + std::string(kText),
                  parts(items_of(s, t), t.threads), t.threads};
     k.numbers += declare({{"kOutRows", t.rows}, {"kOutColumns", t.columns}, {"kThreads", t.threads}});
+    if (s.open) k.open.name("kItems", items_of(s, t), "long long");
     k.rows = t.rows * t.columns, k.run = 4, k.padded_channels = s.out_channels;
     return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape&) {
       return pack_depthwise(s, weights, t.columns);
@@ -116,6 +117,7 @@ double depthwise_instructions(const ConvShape& s, int rows, int columns) {
 
 ir::Tensor pack_depthwise(const ConvShape& s, const ConvWeights& w, int columns) {
   const std::int64_t words = words_of(s, columns), c4 = s.out_channels * 4;
+  if (w.values.empty()) return layout_mark({s.out_channels, s.kernel_h, s.kernel_w, s.stride_w, s.dilation_w, columns, words});
   ir::Tensor packed(ir::DType::s8, {s.kernel_h * columns * words * c4});
   auto* p = packed.mutable_data<std::int8_t>().data();
   for (std::int64_t c = 0; c < s.out_channels; ++c) {

@@ -77,6 +77,7 @@ std::array<double, 2> work_of(const GroupedFloats& g, const VectorTile& t) {
 ir::Tensor pack(const GroupedFloats& g, const ConvWeights& w) {
   const ConvShape& s = g.conv.shape;
   const std::int64_t step = g.own() ? 1 : g.step(), steps = g.in / step, channels = up(s.out_channels, 4), size = bytes_of(s.type);
+  if (w.values.empty()) return layout_mark({steps, s.kernel_h, s.kernel_w, step, channels});
   ir::Tensor packed(ir::DType::f32, {steps, s.kernel_h, s.kernel_w, step, channels});
   auto to = packed.mutable_data<float>();
   std::size_t n = 0;
@@ -151,6 +152,7 @@ class DepthwiseFloat final : public FamilyOf<GroupedFloats, VectorTile> {
     // Bytes that every run of channels begins at a multiple of, and consists of.
     const std::int64_t vector = std::gcd(std::gcd(s.aligned, read * size), g.own() ? s.out_channels * size : std::int64_t{16});
     ConvKernel k{"octavo_depthwise", conv_parameters(s), {}, parts(items_of(s, t), t.threads), t.threads};
+    if (s.open) k.open.name("kItems", items_of(s, t), "long long");
     k.numbers += declare({{"kOutRows", t.rows},
                           {"kOutColumns", t.columns},
                           {"kThreads", t.threads},

@@ -171,10 +171,12 @@ class DepthwisePointwise final : public FamilyOf<ConvPair, PairTile> {
     if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;
-    std::string text(kText);
+    std::string text = text_for(kText, second.open);
+    OpenNumbers open;
+    if (second.open) open.name("kLines", second.batch * second.out_h);
     replace_mark(text, "@PARAMETERS@",
                  conv_parameter_list(e) + ", const unsigned char* before_weights, const unsigned char* before_constants" +
-                     before.parameters);
+                     before.parameters + open.parameters());
     replace_mark(text, "@POINTERS@", e.pointers);
     replace_mark(text, "@BEFORE_POINTERS@", before.pointers);
     out.text = declare({{"kTileRows", t.rows},
@@ -192,6 +194,7 @@ class DepthwisePointwise final : public FamilyOf<ConvPair, PairTile> {
     launch.arguments.push_back({Argument::Kind::constant, 2, 0});
     launch.arguments.push_back({Argument::Kind::constant, 3, 0});
     launch.arguments.insert(launch.arguments.end(), before.arguments.begin(), before.arguments.end());
+    open.add_to(launch);
     out.launches.push_back(std::move(launch));
     out.constants = {pack_filter(second, second.channels, filter, {z.tiles_n, z.slabs, t.channels, t.slab, shape.run, shape.piece}),
                      constants_with_start(filter.start, e, shape.padded_channels), pack_depthwise(first, taps, t.item_columns),

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/cost_model.h"
+#include "cuda/families/conv/conv_shape.h"
 #include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
 
@@ -142,6 +143,7 @@ class DirectConvFamily final : public ElementFamily {
 
   /// [tap][input channel of the group][output channel]: w - w_zero as int, or float.
   static Result<ir::Tensor> pack(const Stage& s, const Plan& plan, const Conv& c, const region::TensorRef& w) {
+    if (s.anchor.weight_sum) return layout_mark({c.taps, c.in, s.space[1], c.out, c.transposed ? 1 : 0});
     const region::Buffer& buffer = plan.buffers[static_cast<std::size_t>(w.buffer)];
     if (buffer.kind != region::BufferKind::constant || buffer.data.empty())
       return fail(ErrorKind::internal, "the weights' bytes are not in the plan");

@@ -93,7 +93,8 @@ std::optional<ConvProducts> folded(const Region& r, const Plan& plan, const Targ
   const bool one_tap = w.dims[2] == strides[0] && w.dims[3] == strides[1] && s.space[2] == x.dims[2] * strides[0] &&
                        s.space[3] == x.dims[3] * strides[1];
   const auto& weight_data = plan.buffers[static_cast<std::size_t>(w.buffer)].data;
-  if (!one_tap || phases < 2 || phases > 16 || outputs % 16 != 0 || weight_data.empty()) return std::nullopt;
+  if (!one_tap || phases < 2 || phases > 16 || outputs % 16 != 0 || (weight_data.empty() && !s.anchor.weight_sum))
+    return std::nullopt;
   const auto repeat = [&](auto& values) {
     const auto once = values;
     for (std::int64_t k = 1; k < phases; ++k) values.insert(values.end(), once.begin(), once.end());
@@ -106,9 +107,9 @@ std::optional<ConvProducts> folded(const Region& r, const Plan& plan, const Targ
     repeat(*tail.constants[k]);
   }
   ir::Tensor weights(ir::DType::s8, {outputs * phases, inputs, 1, 1});
-  const auto* from = weight_data.bytes().data() + w.offset;
+  const auto* from = s.anchor.weight_sum ? nullptr : weight_data.bytes().data() + w.offset;
   auto* to = weights.mutable_bytes().data();
-  for (std::int64_t phase = 0; phase < phases; ++phase) {
+  for (std::int64_t phase = 0; phase < phases && !s.anchor.weight_sum; ++phase) {
     const std::int64_t tap = phase / strides[1] * w.strides[2] + phase % strides[1] * w.strides[3];
     for (std::int64_t o = 0; o < outputs; ++o) {
       for (std::int64_t c = 0; c < inputs; ++c) *to++ = from[c * w.strides[0] + o * w.strides[1] + tap];

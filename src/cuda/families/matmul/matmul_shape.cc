@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct ProductAxis {
   std::int64_t extent = 1;
   std::vector<std::int64_t> strides;
   std::vector<std::int64_t> div;  ///< of operands
+  bool open = false;
+  std::vector<char> open_strides;  ///< parallel to strides
+  [[nodiscard]] bool one() const { return extent == 1 && !open; }
 };
 
 bool joins(const ProductAxis& outer, const ProductAxis& inner) {
@@ -28,34 +32,42 @@ bool joins(const ProductAxis& outer, const ProductAxis& inner) {
     return false;
   for (std::size_t t = 0; t < outer.strides.size(); ++t) {
     if (outer.strides[t] != inner.strides[t] * inner.extent) return false;
+    if (outer.strides[t] != 0 && (outer.open_strides[t] != 0) != (inner.open_strides[t] != 0 || inner.open)) return false;
   }
   return true;
 }
 /// One dimension for both, where they join; a dimension of one element is nothing.
 bool join(ProductAxis& outer, const ProductAxis& inner) {
-  if (outer.extent == 1) {
+  if (outer.one()) {
     outer = inner;
     return true;
   }
-  if (inner.extent == 1) return true;
+  if (inner.one()) return true;
   if (!joins(outer, inner)) return false;
   const std::int64_t extent = outer.extent * inner.extent;
+  const bool open = outer.open || inner.open;
   outer = inner;
-  outer.extent = extent;
+  outer.extent = extent, outer.open = open;
   return true;
 }
 
 ProductAxis axis_of(const region::Stage& s, std::size_t d) {
   ProductAxis x;
-  x.extent = s.space[d];
+  x.extent = s.space[d], x.open = (s.open >> d & 1) != 0;
   x.strides = {0, 0};
+  const auto is_open = [d](const TensorRef& r) { return static_cast<char>(r.open.strides >> d & 1); };
+  x.open_strides = {0, 0};
   for (const region::Operand& o : s.operands) {
     const std::int64_t div = o.div.empty() ? 1 : o.div[d];
-    const bool one = x.extent == 1 || (div > 1 && div >= x.extent);
+    const bool one = x.one() || (div > 1 && div >= x.extent);
     x.strides.push_back(one ? 0 : o.ref.strides[d]);
+    x.open_strides.push_back(one ? 0 : is_open(o.ref));
     x.div.push_back(x.strides.back() == 0 ? 1 : div);
   }
-  for (const TensorRef& r : s.stores) x.strides.push_back(region::broadcast_stride(r, s.space, d));
+  for (const TensorRef& r : s.stores) {
+    x.strides.push_back(x.one() ? 0 : r.strides[d]);
+    x.open_strides.push_back(x.one() ? 0 : is_open(r));
+  }
   return x;
 }
 
@@ -149,9 +161,13 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
 
   std::vector<ProductAxis> batch;
   for (std::size_t d = 0; d + 2 < rank; ++d) {
-    if (s.space[d] == 1) continue;
     ProductAxis x = axis_of(s, d);
-    x.strides[0] = region::aligned_stride(left, rank, d), x.strides[1] = region::aligned_stride(right, rank, d);
+    if (x.one()) continue;
+    x.strides[0] = stride_along(left, rank, d), x.strides[1] = stride_along(right, rank, d);
+    const auto is_open = [&](const TensorRef& r) {
+      return static_cast<char>(d + r.dims.size() >= rank ? r.open.strides >> (d + r.dims.size() - rank) & 1 : 0);
+    };
+    x.open_strides[0] = is_open(left), x.open_strides[1] = is_open(right);
     if (batch.empty() || !joins(batch.back(), x)) {
       batch.push_back(std::move(x));
       continue;
@@ -166,9 +182,10 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
     batch.pop_back();
   }
   if (batch.size() > 2) return refuse("dimensions of the batch that lie unevenly", batch.size(), "at most 2");
-  while (batch.size() < 2)
-    batch.insert(batch.begin(),
-                 ProductAxis{1, std::vector<std::int64_t>(rows.strides.size()), std::vector<std::int64_t>(rows.div.size(), 1)});
+  while (batch.size() < 2)  // the number of outer ones is in no text
+    batch.insert(batch.size() == 1 && batch[0].open ? batch.end() : batch.begin(),
+                 ProductAxis{1, std::vector<std::int64_t>(rows.strides.size()), std::vector<std::int64_t>(rows.div.size(), 1),
+                             false, std::vector<char>(rows.strides.size())});
 
   const int size = bytes_of(type);
   shape.outer = batch[0].extent, shape.inner = batch[1].extent;
@@ -192,9 +209,14 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
   }
   region::Stage placed = s;
   placed.space = {shape.outer, shape.n(), shape.inner, shape.m()};
+  placed.open = 0;
+  const std::array<const ProductAxis*, 4> axes{&batch[0], &columns, &batch[1], &rows};
+  for (std::size_t d = 0; d < 4; ++d) placed.open |= axes[d]->open ? 1U << d : 0U;
   const auto place = [&](TensorRef& r, std::size_t which) {
     r.dims = placed.space;
     r.strides = {batch[0].strides[which], columns.strides[which], batch[1].strides[which], rows.strides[which]};
+    r.open = {};
+    for (std::size_t d = 0; d < 4; ++d) r.open.strides |= axes[d]->open_strides[which] != 0 ? 1U << d : 0U;
   };
   for (std::size_t k = 0; k < s.operands.size(); ++k) {
     place(placed.operands[k].ref, 2 + k);

@@ -30,21 +30,30 @@ Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t las
   const region::TensorRef& x = s.anchor.inputs[0];
   std::vector<std::size_t> outer, inner;
   for (std::size_t k = 0; k < s.space.size(); ++k) {
-    if (s.space[k] == 1) continue;
+    const bool open = (s.open >> k & 1) != 0, of_row = k >= first && k < last;
+    if (s.space[k] == 1 && (!open || of_row)) continue;
     (k >= first && k < last ? inner : outer).push_back(k);
     (k >= first && k < last ? r.extent_ : r.count_) *= s.space[k];
   }
   if (r.extent_ < 1 || r.count_ < 1) return refuse("elements", ir::to_string(s.space), "some");
   if (r.count_ >= (std::int64_t{1} << 31)) return refuse("rows", r.count_, "less than 2^31");
-  std::stable_sort(outer.begin(), outer.end(), [&](std::size_t a, std::size_t b) { return x.strides[a] > x.strides[b]; });
-  for (const std::size_t k : outer) r.dims_.push_back(s.space[k]);
+  // Of equal strides the open one is the greater one of other shapes.
+  const auto far = [&](std::size_t k) { return std::pair(x.strides[k], x.open.strides >> k & 1); };
+  std::stable_sort(outer.begin(), outer.end(), [&](std::size_t a, std::size_t b) { return far(a) > far(b); });
+  for (const std::size_t k : outer) {
+    r.dims_.push_back(s.space[k]);
+    r.open_dims_.push_back((s.open >> k & 1) != 0 ? 1 : 0);
+  }
 
   Reasons why;
   const auto add = [&](std::string name, const region::TensorRef& ref, const std::vector<std::int64_t>& strides, bool written) {
-    Array a{std::move(name), ref, {}, 0, written};
+    Array a{std::move(name), ref, {}, {}, 0, written};
     if (load_function(ref.dtype).empty())
       why = unmet("type of a tensor", ir::name_of(ref.dtype), "one that the GPU's programs read");
-    for (const std::size_t k : outer) a.outer.push_back(strides[k]);
+    for (const std::size_t k : outer) {
+      a.outer.push_back(strides[k]);
+      a.open.push_back(strides[k] != 0 && ref.dims.size() == s.space.size() && (ref.open.strides >> k & 1) != 0 ? 1 : 0);
+    }
     if (!inner.empty()) a.inner = strides[inner.back()];
     for (std::size_t k = 0; k + 1 < inner.size(); ++k) {
       if (strides[inner[k]] != strides[inner[k + 1]] * s.space[inner[k + 1]])
@@ -58,14 +67,14 @@ Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t las
   const std::vector<char> used = loaded(s.program);
   for (std::size_t k = 0; k < s.operands.size(); ++k) {
     if (used[k] == 0) continue;
-    const Access a = access_of(s.operands[k].ref, s.operands[k].div, s.space);
+    const Access a = access_of(s.operands[k].ref, s.operands[k].div, s.space, s.open);
     if (std::any_of(a.div.begin(), a.div.end(), [](std::int64_t d) { return d != 1; }))
       return refuse("an operand that repeats", ir::to_string(a.div),
                     "one element for each of the space, or for all of a dimension");
     add(fmt::format("a{}", k), s.operands[k].ref, a.strides, false);
   }
   for (std::size_t j = 0; j < s.stores.size(); ++j)
-    add(fmt::format("o{}", j), s.stores[j], access_of(s.stores[j], {}, s.space).strides, true);
+    add(fmt::format("o{}", j), s.stores[j], access_of(s.stores[j], {}, s.space, s.open).strides, true);
   if (!why.empty()) return refuse(std::move(why));
   if (r.extent_ > 1 && r.arrays_[0].inner != 1) return refuse("elements between neighbours of a row", r.arrays_[0].inner, "1");
   const auto size = element_bytes(x);
@@ -139,19 +148,24 @@ Status Rows::check(const RowTile& t, std::int64_t chain, const Target& target) c
 }
 
 /// Where a row begins in each tensor.
-std::string Rows::places() const {
+std::string Rows::places(OpenNumbers& numbers) const {
   std::string text = "struct OctavoRow {\n", split;
   for (const Array& a : arrays_) text += fmt::format("  long long {};\n", a.name);
-  text += "};\nOCTAVO_DEVICE OctavoRow octavo_row(unsigned rest) {\n  OctavoRow at = {};\n";
+  text += "};\n";
+  std::string body;
   for (std::size_t k = dims_.size(); k-- > 0;) {
-    const std::string index = k == 0 ? "rest" : fmt::format("rest % {}u", dims_[k]);
+    const std::string extent = k == 0 ? "" : numbers.put({dims_[k], open_dims_[k] != 0}, "u");
+    const std::string index = k == 0 ? "rest" : "rest % " + extent;
     for (const Array& a : arrays_) {
       if (a.outer[k] != 0)
-        text += fmt::format("  at.{} += (long long)({}) * {}ll;\n", a.name, index, a.outer[k] * element_bytes(a.ref));
+        body += fmt::format("  at.{} += (long long)({}) * {};\n", a.name, index,
+                            numbers.put({a.outer[k] * element_bytes(a.ref), a.open[k] != 0}, "ll"));
     }
-    if (k > 0) text += fmt::format("  rest /= {}u;\n", dims_[k]);
+    if (k > 0) body += fmt::format("  rest /= {};\n", extent);
   }
-  return text + "  return at;\n}\n";
+  return text +
+         fmt::format("OCTAVO_DEVICE OctavoRow octavo_row(unsigned rest{}) {{\n  OctavoRow at = {{}};\n", numbers.parameters()) +
+         body + "  return at;\n}\n";
 }
 
 std::string Rows::load(const Array& a, const std::string& into) const {
@@ -196,28 +210,35 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   }
   each = parameter_loads + anchor.each + operand_loads + results +
          fmt::format("      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) octavo_program({});\n{}", call, stores);
-  std::string text(kText), numbers = declare({{"kExtent", extent_},
-                                              {"kRun", run_},
-                                              {"kWide", std::min(run_, 4)},
-                                              {"kRows", tile.rows},
-                                              {"kWarps", tile.warps},
-                                              {"kBatch", std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_))},
-                                              {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
-                                              {"kChains", chains(anchor.chain)},
-                                              {"kPitch", pitch(anchor.chain)},
-                                              {"kSize", element_bytes(arrays_[0].ref)}});
-  numbers += fmt::format("constexpr unsigned kCount = {}u;\n", count_);
+  const bool open = std::any_of(open_dims_.begin(), open_dims_.end(), [](char o) { return o != 0; });
+  OpenNumbers given;
+  const std::string of_rows = places(given), passed = given.passed();
+  if (open) given.name("kCount", count_, "unsigned");
+  given.add_to(launch);
+  std::string text = text_for(kText, open),
+              numbers = declare({{"kExtent", extent_},
+                                 {"kRun", run_},
+                                 {"kWide", std::min(run_, 4)},
+                                 {"kRows", tile.rows},
+                                 {"kWarps", tile.warps},
+                                 {"kBatch", std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_))},
+                                 {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
+                                 {"kChains", chains(anchor.chain)},
+                                 {"kPitch", pitch(anchor.chain)},
+                                 {"kSize", element_bytes(arrays_[0].ref)}});
+  if (!open) numbers += fmt::format("constexpr unsigned kCount = {}u;\n", count_);
   const std::string read_x =
       fmt::format("OCTAVO_DEVICE void octavo_load_x(float (&e)[kRun], const unsigned char* p) {{ {}(e, p); }}\n",
                   load_function(arrays_[0].ref.dtype));
   replace_mark(text, "@FUNCTIONS@", anchor.functions);
-  replace_mark(text, "@PARAMETERS@", parameters);
+  replace_mark(text, "@PARAMETERS@", parameters + given.parameters());
+  if (open) replace_mark(text, "@PASSED@", passed), replace_mark(text, "@PASSED@", passed);
   replace_mark(text, "@TAKE@", anchor.take);
   replace_mark(text, "@STAGED@", anchor.staged);
   replace_mark(text, "@CHAINS@", anchor.chains);
   replace_mark(text, "@BEFORE@", anchor.before);
   replace_mark(text, "@EACH@", each);
-  out.text = std::string(elements_functions()) + emit_function(p, "octavo_program") + numbers + places() + read_x + text;
+  out.text = std::string(elements_functions()) + emit_function(p, "octavo_program") + numbers + of_rows + read_x + text;
   out.launches.push_back(std::move(launch));
   return out;
 }

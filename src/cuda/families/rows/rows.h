@@ -59,6 +59,7 @@ class Rows {
     std::string name;
     region::TensorRef ref;
     std::vector<std::int64_t> outer;  ///< strides of the rows' dimensions
+    std::vector<char> open;           ///< of them
     std::int64_t inner = 0;           ///< elements from one element of a row to the next
     bool written = false;
   };
@@ -66,11 +67,12 @@ class Rows {
   [[nodiscard]] bool fits(const RowTile& tile, std::int64_t chain, const Target& target) const;
   [[nodiscard]] std::int64_t pitch(std::int64_t chain) const;
   [[nodiscard]] double seconds(const RowTile& tile, std::int64_t chain, const Target& target) const;
-  [[nodiscard]] std::string places() const;
+  [[nodiscard]] std::string places(OpenNumbers& numbers) const;
   [[nodiscard]] std::string load(const Array& a, const std::string& into) const;
 
   program::Program program_;
   std::vector<std::int64_t> dims_;  ///< of the rows, outermost first
+  std::vector<char> open_dims_;     ///< of them
   std::int64_t count_ = 1, extent_ = 1;
   int run_ = 1;
   std::vector<Array> arrays_;  ///< x, parameters, operands that the program reads, stores
