@@ -181,9 +181,10 @@ def _open(source: Source, model: Any, settings: Settings, tunes: bool) -> Tuple[
         if not fits or fits[-1] != most:  # of some batch sizes: requests have one of them, as they come
             batched, keyed, most = False, True, 0
     sizes = _SIZES if keyed else (1,)
+    tuned = [1] if not batched else sorted({settings.batch[0], settings.batch[-1]}) if keyed else list(settings.batch)
     for size in sizes if tunes else ():
         try:
-            tune(model, *(at(rows, size) for rows in (settings.batch if batched else (1,))))
+            tune(model, *(at(rows, size) for rows in tuned))
             break
         except Error:
             if not keyed:
