@@ -215,7 +215,8 @@ class Bench:
             for other in sorted({"ort", "openvino"} - refused):
                 try:
                     words = [sys.executable, self.peer.__file__, other, path, "-t", args.threads, "-s", args.seconds, "--precision", "f32", "--inputs", feeds_file]
-                    times[other].append(json.loads(call(*start, *words).splitlines()[-1])["median_ms"])
+                    one = json.loads(call(*start, *words).splitlines()[-1])["median_ms"]
+                    times[other].append(one)
                 except RuntimeError:
                     refused.add(other)
         self.judge(network, name, dict(times), agree)
