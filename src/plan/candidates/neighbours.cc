@@ -102,6 +102,7 @@ Reasons join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values, const
     return {because<cause::result_needed_between>()};  // other choices may have changed who reads what
   Region all;
   all.independent = true;
+  all.device = plan.regions[members[0]].device;
   all.reasons.push_back(because<cause::grouped_side_by_side>(members.size()));
   for (const std::size_t m : members) {
     const Region& r = plan.regions[m];

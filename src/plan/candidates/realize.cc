@@ -78,11 +78,15 @@ Result<Defaults> realize_defaults(const ir::Graph& normalized, const PlanContext
   OCTAVO_TRY(out.made, realize(normalized, {}, context));
   out.selection.staged = find_default_stages(out.made.plan, context.options);
   out.selection.attention = find_default_attention(out.made.plan, context.options);
-  if (context.options.usual.contains(kHorizontalFloats) && !context.options.disabled.contains("horizontal")) {
-    for (const auto& values : neighbours_in_16_bits(out.made.plan)) out.selection.grouped.insert(values);
-  }
-  if (!out.selection.staged.empty() || !out.selection.attention.empty() || !out.selection.grouped.empty()) {
+  if (!out.selection.staged.empty() || !out.selection.attention.empty()) {
     OCTAVO_TRY(out.made, realize(normalized, out.selection, context));
+  }
+  if (context.options.usual.contains(kHorizontalFloats) && !context.options.disabled.contains("horizontal")) {
+    // Behind attention: its values are often computed between its scores and its softmax before.
+    out.selection.grouped = neighbours_in_16_bits(out.made.plan);
+    if (!out.selection.grouped.empty()) {
+      OCTAVO_TRY(out.made, realize(normalized, out.selection, context));
+    }
   }
   return out;
 }
