@@ -1,20 +1,23 @@
 #include "passes/behind_gemm.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <set>
 
 namespace octavo::passes {
 namespace {
 
 using ir::Op;
 
-constexpr int kDeepest = 32;  // operators looked through
+constexpr std::size_t kMost = 64;  // values looked at
 
-bool from_gemm(const ir::Graph& g, ir::ValueId v, int depth) {
-  if (v == ir::kNone || depth > kDeepest || g.type(v).shape.size() != 2) return false;
+/// Each value is looked at once: networks with residuals have paths without number.
+bool from_gemm(const ir::Graph& g, ir::ValueId v, std::set<ir::ValueId>& seen) {
+  if (v == ir::kNone || g.type(v).shape.size() != 2 || seen.size() == kMost || !seen.insert(v).second) return false;
   const ir::Node& n = g.producer(v);
   if (n.op == Op::gemm) return true;
   return ir::has_trait(n.op, ir::kPointwise) &&
-         std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId i) { return from_gemm(g, i, depth + 1); });
+         std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId i) { return from_gemm(g, i, seen); });
 }
 
 }  // namespace
@@ -25,7 +28,8 @@ bool moves_freely(Op op) {
 }
 
 bool from_gemm(const ir::Graph& g, ir::ValueId matrix) {
-  return from_gemm(g, matrix, 0);
+  std::set<ir::ValueId> seen;
+  return from_gemm(g, matrix, seen);
 }
 
 }  // namespace octavo::passes

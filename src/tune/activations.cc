@@ -31,14 +31,22 @@ std::uint64_t two_floats(std::uint64_t bits) {
   return out;
 }
 
+/// Four numbers of 1/16 to 1 with random signs: of each 16 bits, sign and mantissa as they are, and two bits more than the exponent of 1/16.
+std::uint64_t four_halves(std::uint64_t bits, DType type) {
+  constexpr std::uint64_t all = 0x0001000100010001U;
+  if (type == DType::f16) return (bits & all * 0x83ff) | ((bits & all * 0x0c00) + all * 0x2c00);
+  return (bits & all * 0x807f) | ((bits & all * 0x0180) + all * 0x3d80);
+}
+
 }  // namespace
 
 void fill_activations(std::byte* at, std::size_t bytes, DType type) {
-  if (type != DType::u8 && type != DType::s8 && type != DType::f32) return;
+  const bool half = type == DType::f16 || type == DType::bf16;
+  if (type != DType::u8 && type != DType::s8 && type != DType::f32 && !half) return;
   std::uint64_t state = 1;
   for (std::size_t i = 0; i < bytes; i += 8) {
     const std::uint64_t bits = next(state);
-    const std::uint64_t word = type == DType::f32 ? two_floats(bits) : codes(bits, type);
+    const std::uint64_t word = type == DType::f32 ? two_floats(bits) : half ? four_halves(bits, type) : codes(bits, type);
     std::memcpy(at + i, &word, bytes - i < 8 ? bytes - i : 8);
   }
 }

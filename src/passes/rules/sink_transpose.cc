@@ -4,7 +4,9 @@
 //   Exact  bit for bit: f computes each element from the same elements.
 //   Needs  f is pointwise (no rounding to codes: laws move those, and no BatchNormalization: it names an axis); y is a gemm or pointwise
 //          operators behind one, and the reshape keeps its columns; nothing else reads the transpose; each other operand has the result's
-//          shape (it is transposed back), one element, or one a column; the result has the transpose's shape.
+//          shape (it is transposed back), one element, or one a column; the result has the transpose's shape. Where the transpose makes no
+//          image of rows (columns to dimension 1), an operand of the result's shape must be a transpose by the same permutation, which goes:
+//          another one would be copied, and of the rows of two gemms each would be moved to the other without end.
 //   Order  before merge-transpose, which joins what is left, and sink-reshape, which takes f to the gemm.
 #include <algorithm>
 #include <vector>
@@ -26,6 +28,18 @@ const ir::Node* turned_rows(const ir::Graph& g, ir::ValueId v) {
   const Shape& matrix = g.type(rows.inputs[0]).shape;
   const bool keeps = matrix.size() == 2 && g.type(rows.outputs[0]).shape.back() == matrix.back();
   return keeps && from_gemm(g, rows.inputs[0]) ? &rows : nullptr;
+}
+
+/// 0, last, 1, 2, ...
+bool makes_image(const std::vector<std::int64_t>& perm) {
+  bool moved = perm.size() > 2 && perm[0] == 0 && perm[1] == static_cast<std::int64_t>(perm.size()) - 1;
+  for (std::size_t k = 2; moved && k < perm.size(); ++k) moved = perm[k] == static_cast<std::int64_t>(k) - 1;
+  return moved;
+}
+
+bool is_transposed(const ir::Graph& g, ir::ValueId v, const std::vector<std::int64_t>& perm) {
+  const ir::Node& n = g.producer(v);
+  return n.op == Op::transpose && ir::get_ints(n.attrs, "perm") == perm;
 }
 
 struct SinkTranspose final : rewrite::Rule {
@@ -55,13 +69,14 @@ struct SinkTranspose final : rewrite::Rule {
       if (v == ir::kNone) continue;
       const Shape& own = g.type(v).shape;
       if (own != shape && ir::count(own) != 1 && !of_columns(own)) return rewrite::no_match();
+      if (own == shape && !makes_image(perm) && !is_transposed(g, v, perm)) return rewrite::no_match();
     }
     std::vector<ir::ValueId> inputs;
     for (const ir::ValueId v : n.inputs) {
       const Shape own = v == ir::kNone ? Shape{} : g.type(v).shape;
       if (v == ir::kNone || (own != shape && ir::count(own) == 1)) {
         inputs.push_back(v);
-      } else if (v == *found) {
+      } else if (own == shape && is_transposed(g, v, perm)) {
         inputs.push_back(g.producer(v).inputs[0]);
       } else if (own == shape) {
         inputs.push_back(ir::add_inferred(g, Op::transpose, {v}, {{"perm", back}}, n.origin));
