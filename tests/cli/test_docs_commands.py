@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")).resolve() / "bin/octavo"
 ELSEWHERE = {"from-pytorch.md": "tests/exports/test_doc.py", "explain.md": "tests/cli/test_explain.py", "from-trtexec.md": "tests/cli/test_trtexec.py",
              "serving.md": "tests/serving/test_serve.py", "view.md": "tests/cli/test_view.py"}
+RANGE = "--minShapes image:1x1x16x16 --optShapes image:4x1x16x16 --maxShapes image:8x1x16x16"
 CHANGED = {
     "octavo advise model.onnx --threads 1 --timing-cache times.txt [--errors 3] [--ranges ranges.json] [--apply faster.onnx]":
         "octavo advise model.onnx --threads 1 --timing-cache times.txt --errors 3 --apply faster.onnx",
@@ -33,6 +34,12 @@ CHANGED = {
     "octavo build model.onnx -o model.octavo --calibration ranges.cache --allow int8,float32,bfloat16 --max-error 0.02":
         "octavo build float.onnx -o model.octavo --calibration ranges.cache --allow int8,float32,bfloat16 --max-error 0.02",
     "octavo check model.onnx --against onnxruntime": "octavo check float.onnx --against onnxruntime",  # its 8-bit sums saturate without VNNI
+    "octavo build encoder.onnx --minShapes ids:1x1,mask:1x1 --optShapes ids:4x128,mask:4x128 --maxShapes ids:8x512,mask:8x512 -o encoder.octavo":
+        f"octavo build model.onnx {RANGE} -o encoder.octavo --effort 0",
+    "octavo build encoder.onnx --minShapes ids:1x1,mask:1x1 --optShapes ids:4x128,mask:4x128 --maxShapes ids:8x512,mask:8x512 "
+    "--shapes ids:1x64,mask:1x64 --shapes ids:8x512,mask:8x512 -o encoder.octavo":
+        f"octavo build model.onnx {RANGE} --shapes image:1x1x16x16 --shapes image:8x1x16x16 -o encoder.octavo --effort 0",
+    "octavo bench encoder.octavo --shapes ids:3x77,mask:3x77": "octavo bench encoder.octavo --shapes image:3x1x16x16 --seconds 0.1",
     "octavo bench model.onnx --device cuda --effort 1 --batch 128 --noDataTransfers": "octavo bench model.onnx --effort 1 --batch 2 --seconds 0.1",
     "octavo build model.onnx -o model.octavo --bind image=uint8:hwc,probabilities=float16": "octavo build model.onnx -o model.octavo --bind image=uint8:hwc,head=float16",
 }

@@ -226,7 +226,9 @@ std::string against_reference(Scene& s, const std::string& tactic, float toleran
                        std::vector<std::vector<std::byte>>& bytes) -> std::string {
     region::Region r = s.region();
     for (const auto& o : provider.offers(r, s.plan())) {
-      if (!region::selects(*region::parse_tactic(name), o.tactic)) continue;
+      region::Tactic wanted = *region::parse_tactic(name);
+      wanted.version = o.tactic.version;  // names here are without one
+      if (!region::selects(wanted, o.tactic)) continue;
       r.tactic = o.tactic;
       if (!o.refusal.empty()) return (cpu::lacks_capability(o.refusal) ? "skip: " : "refused: ") + cpu::in_words(o.refusal);
     }
