@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <vector>
 
 #include "cuda/families/families.h"
@@ -14,6 +15,8 @@ struct ElementKernel {
   Elements elements;
   AnchorText anchor;
   double seconds = 0;
+  /// Weights as the kernel reads them, behind the anchor's constants. Made when the text is emitted: a family is asked about a region many times.
+  std::function<ir::Tensor()> weights = {};
 };
 /// Of a stage whose anchor adds `anchor`; the other parameters are those of Elements::of.
 [[nodiscard]] Result<ElementKernel> element_kernel(const Stage& stage, AnchorText anchor, const std::vector<Access>& followed = {},
@@ -29,7 +32,10 @@ class ElementFamily : public FamilyOf<ElementKernel> {
   }
   [[nodiscard]] std::vector<Choice<NoTile>> tactics(const ElementKernel& k, const Target&) const final { return {{{}, k.seconds}}; }
   [[nodiscard]] Result<KernelText> emit(const ElementKernel& k, const NoTile&, const Target&) const final {
-    return k.elements.emit(k.anchor);
+    if (!k.weights) return k.elements.emit(k.anchor);
+    AnchorText anchor = k.anchor;
+    anchor.constants.push_back(k.weights());
+    return k.elements.emit(anchor);
   }
 
  protected:

@@ -3,7 +3,10 @@
 // pixel; the packed weights [tap][channel of the group][output channel] lie beside each other for neighbouring threads. A
 // transposed convolution gathers: a tap whose source would fall between input pixels is left out.
 #include <algorithm>
+#include <cstring>
+#include <functional>
 
+#include "base/half.h"
 #include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_shape.h"
 #include "cuda/families/element_family.h"
@@ -39,6 +42,8 @@ Result<Conv> conv_of(const Stage& s, const ir::Shape& weights) {
 }
 
 class DirectConvFamily final : public ElementFamily {
+  using Packing = std::function<ir::Tensor()>;
+
  public:
   std::string_view name() const override { return "conv.direct"; }
   bool about(const Region& r) const override {
@@ -59,9 +64,9 @@ class DirectConvFamily final : public ElementFamily {
     AnchorText anchor;
     anchor.inputs = {x};
     anchor.real = !integer;
+    Packing values_of;
     if (packed) {
-      OCTAVO_TRY(ir::Tensor values, pack(s, plan, c, weights));
-      anchor.constants.push_back(std::move(values));
+      OCTAVO_TRY(values_of, packing(s, plan, c, weights));
     } else {
       anchor.inputs.push_back(weights);
     }
@@ -121,7 +126,9 @@ class DirectConvFamily final : public ElementFamily {
     // Runs go along output channels, or are of one element.
     Access along{x.buffer, 0, DType::u8, Ints(s.space.size(), 0), Ints(s.space.size(), 1)};
     along.strides[1] = 1;
-    return element_kernel(s, std::move(anchor), {along}, run);
+    OCTAVO_TRY(ElementKernel out, element_kernel(s, std::move(anchor), {along}, run));
+    out.weights = std::move(values_of);
+    return out;
   }
 
  protected:
@@ -141,18 +148,48 @@ class DirectConvFamily final : public ElementFamily {
     return fmt::format("(group * {} + k) * {}ll + c1 % {} * {}ll", c.in, w.strides[0] * size, c.out, w.strides[1] * size);
   }
 
-  /// [tap][input channel of the group][output channel]: w - w_zero as int, or float.
-  static Result<ir::Tensor> pack(const Stage& s, const Plan& plan, const Conv& c, const region::TensorRef& w) {
-    if (s.anchor.weight_sum) return layout_mark({c.taps, c.in, s.space[1], c.out, c.transposed ? 1 : 0});
+  /// What makes [tap][input channel of the group][output channel]: w - w_zero as int, or float. It shares the plan's bytes.
+  static Result<Packing> packing(const Stage& s, const Plan& plan, const Conv& c, const region::TensorRef& w) {
+    const std::int64_t outputs = s.space[1];
+    if (s.anchor.weight_sum) {
+      return Packing([mark = layout_mark({c.taps, c.in, outputs, c.out, c.transposed ? 1 : 0})] { return mark; });
+    }
     const region::Buffer& buffer = plan.buffers[static_cast<std::size_t>(w.buffer)];
     if (buffer.kind != region::BufferKind::constant || buffer.data.empty())
       return fail(ErrorKind::internal, "the weights' bytes are not in the plan");
-    const std::byte* from = buffer.data.bytes().data() + w.offset;
+    return Packing([data = buffer.data, w, c, outputs, integer = s.anchor.integer, zeros = s.anchor.weight_zero] {
+      const std::byte* from = data.bytes().data() + w.offset;
+      return integer ? packed_as<std::int32_t>(
+                           from, w, c, outputs, DType::s32,
+                           [&](const std::byte* p, std::int64_t o) {
+                             const std::int64_t channel =
+                                 c.transposed && zeros.size() > 1 ? o % static_cast<std::int64_t>(zeros.size()) : o;
+                             return static_cast<std::int8_t>(*p) -
+                                    (zeros.empty() ? 0 : zeros[zeros.size() == 1 ? 0 : static_cast<std::size_t>(channel)]);
+                           })
+                     : packed_as<float>(from, w, c, outputs, DType::f32,
+                                        [&](const std::byte* p, std::int64_t) { return float_at(p, w.dtype); });
+    });
+  }
+
+  static float float_at(const std::byte* p, DType type) {  // the types that load_function has
+    float out = 0;
+    std::uint16_t bits = 0;
+    if (type == DType::f32) {
+      std::memcpy(&out, p, sizeof out);
+      return out;
+    }
+    std::memcpy(&bits, p, sizeof bits);
+    return type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+  }
+
+  /// `value`: of the weight at an address, of an output channel.
+  template <class T, class F>
+  static ir::Tensor packed_as(const std::byte* from, const region::TensorRef& w, const Conv& c, std::int64_t outputs, DType type,
+                              F value) {
+    ir::Tensor t(type, {c.taps, c.in, outputs});
+    T* to = t.mutable_data<T>().data();
     const auto size = element_bytes(w);
-    const std::int64_t outputs = s.space[1];
-    const ir::Shape shape{c.taps, c.in, outputs};
-    ir::Tensor t(s.anchor.integer ? DType::s32 : DType::f32, shape);
-    std::int64_t n = 0;
     for (std::int64_t tap = 0; tap < c.taps; ++tap) {
       std::int64_t at_tap = 0, rest = tap;
       for (std::size_t d = c.kernel.size(); d-- > 0;) {
@@ -160,20 +197,10 @@ class DirectConvFamily final : public ElementFamily {
         rest /= c.kernel[d];
       }
       for (std::int64_t k = 0; k < c.in; ++k) {
-        for (std::int64_t o = 0; o < outputs; ++o, ++n) {
+        for (std::int64_t o = 0; o < outputs; ++o) {
           const std::int64_t at =
               c.transposed ? (o / c.out * c.in + k) * w.strides[0] + o % c.out * w.strides[1] : o * w.strides[0] + k * w.strides[1];
-          const std::byte* p = from + (at + at_tap) * size;
-          if (s.anchor.integer) {
-            const auto& z = s.anchor.weight_zero;
-            const std::int64_t channel = c.transposed && z.size() > 1 ? o % static_cast<std::int64_t>(z.size()) : o;
-            const std::int32_t zero = z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
-            t.mutable_data<std::int32_t>()[static_cast<std::size_t>(n)] = static_cast<std::int8_t>(*p) - zero;
-          } else {
-            ir::Tensor one(w.dtype, {});
-            std::copy_n(p, size, one.mutable_bytes().data());
-            t.mutable_data<float>()[static_cast<std::size_t>(n)] = static_cast<float>(one.at(0));
-          }
+          *to++ = value(from + (at + at_tap) * size, o);
         }
       }
     }
