@@ -52,7 +52,7 @@ TEST(EngineFuzz, WideNetworksOnAnyThreadsGiveTheReferencesBits) {
     testing::ArbitraryCosts costs(seed);
     PipelineOptions o;
     o.plan.threads = 1 + static_cast<int>(seed / 3 % 8);
-    o.plan.effort = seed % 4 == 3 ? static_cast<int>(seed / 4 % 3) : 0;
+    o.plan.effort = seed % 4 == 3 ? static_cast<int>(seed / 4 % 6) : 0;
     if (o.plan.effort > 0) o.plan.costs = &costs;
     const int threads = seed % 5 == 0 ? 1 + static_cast<int>(seed / 5 % 8) : o.plan.threads;
     const std::string where = "seed " + std::to_string(seed) + ", planned for " + std::to_string(o.plan.threads) +
