@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+import gpu_time
+
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # files here have the names of packages
 TARGETS = ("mobilenet_v3_large:8", "regnet_y_800mf:8", "inception_v3:8", "efficientnet_b0:32", "convnext_tiny:8", "densenet121:8", "resnext50_32x4d:8", "efficientnet_v2_s:8",
@@ -115,18 +117,8 @@ def time_torch(name, batch, mode):
         if x.dim() == 4:
             model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
         run = torch.compile(model, mode=mode)
-        for _ in range(8):
-            run(x)
-        torch.cuda.synchronize()
-        times = []
-        for _ in range(40):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            run(x)
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-    print(json.dumps({"ms": round(statistics.median(times), 4), "gpu": torch.cuda.get_device_name()}), flush=True)
+        ms = gpu_time.median_ms(run, x)
+    print(json.dumps({"ms": round(ms, 4), "gpu": torch.cuda.get_device_name()}), flush=True)
 
 
 class Bench:

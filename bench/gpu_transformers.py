@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import gpu_time
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -84,8 +85,6 @@ def encoder(path, network, batch, form, layers):
 
 def time_torch(names, layers):
     """In a process of its own: one line of JSON a network."""
-    import statistics
-
     import torch
 
     class Layer(torch.nn.Module):
@@ -122,18 +121,8 @@ def time_torch(names, layers):
             x = torch.randn(int(batch), tokens, WIDTH, device="cuda", dtype=torch.float16)
             torch._dynamo.reset()
             run = torch.compile(model, mode="reduce-overhead")
-            for _ in range(8):
-                run(x)
-            torch.cuda.synchronize()
-            times = []
-            for _ in range(40):
-                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                begin.record()
-                run(x)
-                end.record()
-                end.synchronize()
-                times.append(begin.elapsed_time(end))
-        print(json.dumps({"network": name, "ms": statistics.median(times), "gpu": torch.cuda.get_device_name()}), flush=True)
+            ms = gpu_time.median_ms(run, x)
+        print(json.dumps({"network": name, "ms": ms, "gpu": torch.cuda.get_device_name()}), flush=True)
 
 
 class Bench:

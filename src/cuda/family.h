@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "cuda/text/kernel_text.h"
+#include "region/family.h"
 #include "region/refusal.h"
 #include "region/region.h"
 
@@ -36,15 +37,9 @@ struct Target {
 };
 
 /// Readable parameters of a tactic, which a search can vary: {"tile", "128x64x64"}, {"stages", "3"}.
-using Parameters = std::map<std::string, std::string>;
-
-/// What one of them means.
-struct ParameterRow {
-  std::string_view name;  ///< "tile"
-  std::string_view
-      values;  ///< words by "|", of which an empty one stands for a parameter that is left out; empty: numbers joined by "x"
-  std::string_view meaning;  ///< "rows x columns x channels of a block"
-};
+using region::Parameters;
+/// What one of them means. `values` here: words by "|", of which an empty one stands for a parameter that is left out; empty: numbers joined by "x".
+using region::ParameterRow;
 /// And where a tile, a struct of numbers, holds it: numbers of 1 and more, or the index of a word.
 template <class Tile>
 struct TileParameter {

@@ -76,13 +76,10 @@ class GpuProvider final : public region::Provider {
   std::string_view name() const override { return kProvider; }
   std::string_view device() const { return kProvider; }  // NOLINT
 
-  std::vector<region::ParameterRow> parameters_of(const Tactic& tactic) const override {
-    std::vector<region::ParameterRow> out;
-    for (const Family* f : families()) {
-      if (tactic.provider != kProvider || f->name() != tactic.family) continue;
-      for (const ParameterRow& row : f->parameters()) out.push_back({row.name, row.values, row.meaning});
-    }
-    return out;
+  std::vector<ParameterRow> parameters_of(const Tactic& tactic) const override {
+    const auto all = families();
+    const auto f = std::find_if(all.begin(), all.end(), [&](const Family* one) { return one->name() == tactic.family; });
+    return f == all.end() || tactic.provider != kProvider ? std::vector<ParameterRow>() : (*f)->parameters();
   }
 
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/conv_scene.h"
+#include "cuda/conv_tiles.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
 #include "cuda/families/conv/depthwise.h"
@@ -28,20 +29,6 @@ std::string run_conv(const ConvCase& k, const cuda::Family& family, const cuda::
   s.plan.regions = {};
   const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
   return run_emulated({s.region, s.plan, s.memory, 0, 7}, family, parameters, 0, edit, truth, kTarget);
-}
-
-cuda::Parameters best(const ConvCase& k, const cuda::Family& family) {
-  const ConvScene s(k, 7);
-  const auto all = family.candidates(s.region, s.plan, kTarget);
-  return all.empty() ? cuda::Parameters{} : all[0].parameters;
-}
-
-/// A small tile, so that small shapes have several.
-cuda::Parameters small_tile(int stages, int splits, bool resident) {
-  cuda::ConvTile t;
-  t.m = 32, t.n = 32, t.k = 32, t.warps_m = 2, t.warps_n = 1, t.stages = stages, t.splits = splits, t.blocks = 1,
-  t.resident = resident;
-  return cuda::spell(t);
 }
 
 class ConvEmulated : public EmulatedTest {};
@@ -70,7 +57,8 @@ TEST_F(ConvEmulated, FewChannelsFromAnyByteOn) {
     k.zero = 77, k.lead = lead;
     EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false)), "") << k.text() << " behind " << lead;
     k.c = 3;
-    EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family())), "") << k.text() << " behind " << lead;
+    EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family(), kTarget)), "")
+        << k.text() << " behind " << lead;
   }
 }
 
@@ -155,7 +143,7 @@ TEST_F(ConvEmulated, WindowsOverTilesInSharedMemory) {
   EXPECT_EQ(run_conv(k, family, window("2x16x16", "2x1", 2)), "") << k.text();
   k = conv(1, 64, 7, 9, 64, 3, 3, 1, 1), k.zero = 114, k.style = "mixed";
   EXPECT_EQ(run_conv(k, family, window("4x8x64", "1x2", 2)), "") << k.text();
-  EXPECT_EQ(run_conv(k, family, best(k, family)), "") << k.text();
+  EXPECT_EQ(run_conv(k, family, best(k, family, kTarget)), "") << k.text();
 }
 
 TEST_F(ConvEmulated, MistakesInWindowsAreFound) {
@@ -353,7 +341,7 @@ TEST_F(ConvEmulated, GroupsOfATileAreOneProduct) {
   EXPECT_EQ(run_conv(k, family, small_tile(2, 1, true)), "") << k.text();
   k = conv(1, 96, 5, 7, 96, 3, 3, 2, 1, 12), k.zero = 255, k.style = "bias";  // four groups of eight a tile
   EXPECT_EQ(run_conv(k, family, small_tile(2, 1, false)), "") << k.text();
-  EXPECT_EQ(run_conv(k, family, best(k, family)), "") << k.text();
+  EXPECT_EQ(run_conv(k, family, best(k, family, kTarget)), "") << k.text();
   const auto planted = run_conv(k, family, small_tile(2, 1, false), [](std::string text) {
     const std::string_view from = "tile_n * kTileN / kGroupOut * kGroupIn";
     return text.replace(text.find(from), from.size(), "0");
@@ -379,13 +367,13 @@ TEST_F(ConvEmulated, MistakesInTheExchangeAreFound) {
 TEST_F(ConvEmulated, TheTilesThatEstimatesPrefer) {
   ConvCase k = conv(1, 64, 8, 8, 64, 3, 3, 1, 1);
   k.zero = 5, k.style = "silu";
-  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), best(k, cuda::conv_mma_family())), "") << k.text();
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), best(k, cuda::conv_mma_family(), kTarget)), "") << k.text();
   k = conv(2, 40, 7, 6, 40, 3, 3, 2, 1, 40);
   k.zero = 9;
-  EXPECT_EQ(run_conv(k, cuda::depthwise_family(), best(k, cuda::depthwise_family())), "") << k.text();
+  EXPECT_EQ(run_conv(k, cuda::depthwise_family(), best(k, cuda::depthwise_family(), kTarget)), "") << k.text();
   k = conv(1, 3, 12, 20, 32, 7, 7, 2, 3);
   k.zero = 114;
-  EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family())), "") << k.text();
+  EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family(), kTarget)), "") << k.text();
 }
 
 TEST_F(ConvEmulated, PlantedMistakesAreFound) {

@@ -4,6 +4,7 @@
 
 #include "cuda/attention_halves_scene.h"
 #include "cuda/conv_scene.h"
+#include "cuda/conv_tiles.h"
 #include "cuda/device/cubin.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
@@ -101,17 +102,6 @@ std::string check(const ConvCase& k, const cuda::Family& family, const cuda::Par
   const ConvScene s(k, 7);
   return check({s.region, s.plan, s.memory, 0}, family, parameters, 0, reference_region, edit);
 }
-cuda::Parameters best(const ConvCase& k, const cuda::Family& family, const cuda::Target& target = kTarget) {
-  const ConvScene s(k, 7);
-  const auto all = family.candidates(s.region, s.plan, target);
-  return all.empty() ? cuda::Parameters{} : all[0].parameters;
-}
-cuda::Parameters small_tile(int stages, int splits, bool resident) {
-  cuda::ConvTile t;
-  t.m = 32, t.n = 32, t.k = 32, t.warps_m = 2, t.warps_n = 1, t.stages = stages, t.splits = splits, t.blocks = 1,
-  t.resident = resident;
-  return cuda::spell(t);
-}
 
 class OpenTexts : public EmulatedTest {};
 
@@ -131,7 +121,7 @@ TEST_F(OpenTexts, FirstLayersWindowsAndDepthwise) {
                                   {conv(16, 7, 6, 20, 3, 1, 1, "residual"), &cuda::conv_window_family()},
                                   {conv(32, 7, 6, 32, 3, 2, 1, "relu", 32), &cuda::depthwise_family()},
                                   {conv(6, 4, 5, 9, 3, 1, 1, "bias", 3), &cuda::direct_conv_family()}})
-    EXPECT_EQ(check(k, *family, best(k, *family)), "") << family->name();
+    EXPECT_EQ(check(k, *family, best(k, *family, kTarget)), "") << family->name();
 }
 
 TEST_F(OpenTexts, MistakesAreFound) {
@@ -151,7 +141,7 @@ TEST_F(OpenTexts, MistakesAreFound) {
                        "item < kItems - 1; item += octavo_blocks()) {\n    const int tile_n")),
             "");
   const auto& depthwise = cuda::depthwise_family();
-  EXPECT_NE(check(deep, depthwise, best(deep, depthwise), edit("if (item >= kItems) {", "if (item >= kItems - 1) {")), "");
+  EXPECT_NE(check(deep, depthwise, best(deep, depthwise, kTarget), edit("if (item >= kItems) {", "if (item >= kItems - 1) {")), "");
 }
 
 TEST_F(OpenTexts, Elements) {

@@ -20,6 +20,8 @@ constexpr std::string_view kPrelude =
 #include "cuda/text/prelude.inc"
     ;
 
+/// Quotients of operands between these magnitudes take the short way: its steps round as a division does.
+constexpr double kLeastPlain = 0x1p-60, kMostPlain = 0x1p60;
 constexpr std::string_view kQuotients =
 #include "cuda/text/quotients.inc"
     ;
@@ -246,10 +248,9 @@ std::string emit_function_of_several(const Program& p, std::string_view name, in
       continue;
     }
     finish_loop();
-    constexpr double kLeast = 0x1p-60, kMost = 0x1p60;  // as in quotients.inc
     const Bounds &a = bounds[static_cast<std::size_t>(instr.args[0])], &b = bounds[static_cast<std::size_t>(instr.args[1])];
-    const bool small = a.least < kLeast && a.most > -kLeast, large = a.least < -kMost || a.most > kMost,
-               any = !((b.least >= kLeast && b.most <= kMost) || (b.most <= -kLeast && b.least >= -kMost));
+    const bool small = a.least < kLeastPlain && a.most > -kLeastPlain, large = a.least < -kMostPlain || a.most > kMostPlain,
+               any = !((b.least >= kLeastPlain && b.most <= kMostPlain) || (b.most <= -kLeastPlain && b.least >= -kMostPlain));
     std::string checks = "0";
     if (small) checks += " | kSmallDividend";
     if (small && often_zero(p, instr.args[0])) checks += " | kZeroDividend";
@@ -277,7 +278,8 @@ std::string emit_function_of_several(const Program& p, std::string_view name, in
   for (std::size_t j = 0; j < p.outputs.size(); ++j)
     loop += fmt::format("    r{}[j] = {};\n", j, names[static_cast<std::size_t>(p.outputs[j].value)]);
   finish_loop();
-  return std::string(kQuotients) + tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
+  return fmt::format("constexpr float kLeastPlain = {:a}f, kMostPlain = {:a}f;\n", kLeastPlain, kMostPlain) +
+         std::string(kQuotients) + tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
 }
 
 std::vector<std::string> compile_options(std::string_view architecture) {

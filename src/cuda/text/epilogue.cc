@@ -100,56 +100,9 @@ bool contiguous(const Access& a) {
   return a.strides[1] == a.element && a.div[1] == 1;
 }
 
-constexpr std::string_view kHelpers = R"(
-// `count` elements from p on, of which `valid` exist, in vectors; or one by one, `stride` bytes apart. A vector holds several elements only
-// where `stride` is `element`.
-template <int element, int vector, int count>
-OCTAVO_DEVICE void octavo_read_run(unsigned* r, const unsigned char* p, int valid, octavo_offset stride) {
-  if (vector >= 4) {
-    OCTAVO_UNROLL
-    for (int at = 0; at < count * element; at += vector) {
-      if (at < valid * element) octavo_read<vector>(r + at / 4, p + at / element * stride + at % element);
-    }
-  } else {
-    OCTAVO_UNROLL
-    for (int at = 0; at < count * element; at += vector) {
-      unsigned word = 0;
-      if (at < valid * element) octavo_read<vector>(&word, p + at / element * stride + at % element);
-      r[at / 4] = at % 4 == 0 ? word : r[at / 4] | word << (8 * (at % 4));
-    }
-  }
-}
-// Word q of lane t becomes word t of lane q, for the four lanes that share a pixel.
-OCTAVO_DEVICE void octavo_exchange(unsigned (&w)[4]) {
-  const int lane = octavo_thread();
-  OCTAVO_UNROLL
-  for (int step = 1; step < 4; step *= 2) {
-    const bool upper = (lane & step) != 0;
-    OCTAVO_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      if ((k & step) != 0) continue;
-      const unsigned got = (unsigned)octavo_shuffle_xor((int)(upper ? w[k] : w[k + step]), step);
-      if (upper)
-        w[k] = got;
-      else
-        w[k + step] = got;
-    }
-  }
-}
-template <int element, int vector, int count>
-OCTAVO_DEVICE void octavo_write_run(unsigned char* p, const unsigned* r, int valid, octavo_offset stride) {
-  OCTAVO_UNROLL
-  for (int at = 0; at < count * element; at += vector) {
-    if (at >= valid * element) continue;
-    if (vector >= 4) {
-      octavo_write<vector>(p + at / element * stride + at % element, r + at / 4);
-    } else {
-      const unsigned word = r[at / 4] >> (8 * (at % 4));
-      octavo_write<vector>(p + at / element * stride + at % element, &word);
-    }
-  }
-}
-)";
+constexpr std::string_view kHelpers =
+#include "cuda/text/epilogue.inc"
+    ;
 
 /// Leaves an s32 channel constant that is added to the accumulator, and nothing else is done with either, to the caller.
 std::vector<std::int32_t> take_bias(const Tail& s, Program& p) {

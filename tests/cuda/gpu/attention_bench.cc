@@ -258,17 +258,9 @@ int run(int argc, char** argv) {
   }
   if (mode == "ptxas") return report_registers(argc > 2 ? argv[2] : "sm_90a", argc > 3 ? argv[3] : "");
   Gpu gpu;
-  if (!gpu.open()) {
-    fmt::print(stderr, "no GPU, or its driver lacks a function\n");
-    return 3;
-  }
-  if (const auto version = compiler_version(); !version) {
-    fmt::print(stderr, "{}\n", version.error().message);
-    return 3;
-  }
-  Target target;
-  target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
-  fmt::print("{} ({}, {} multiprocessors), driver {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version);
+  const auto opened = open_and_say(gpu);
+  if (!opened) return 3;
+  const Target& target = *opened;
   if (mode == "check") {
     check(gpu, target, argc > 2 ? std::atoi(argv[2]) : 60);
     check_halves(gpu, target, argc > 2 ? std::atoi(argv[2]) : 60);

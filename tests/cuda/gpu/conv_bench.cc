@@ -388,19 +388,9 @@ int run(int argc, char** argv) {
     return failures == 0 ? 0 : 1;
   }
   Gpu gpu;
-  if (!gpu.open()) {
-    fmt::print(stderr, "no GPU, or its driver lacks a function\n");
-    return 3;
-  }
-  const auto version = compiler_version();
-  if (!version) {
-    fmt::print(stderr, "{}\n", version.error().message);
-    return 3;
-  }
-  Target target;
-  target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
-  fmt::print("{} ({}, {} multiprocessors), driver {}, NVRTC {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version,
-             *version);
+  const auto opened = open_and_say(gpu);
+  if (!opened) return 3;
+  const Target& target = *opened;
   if (const char* out = std::getenv("OCTAVO_TIMES")) all_times = std::fopen(out, "a");
   const std::string mode = argc > 1 ? argv[1] : "check";
   if (mode == "check") check(gpu, target, argc > 2 ? std::atoi(argv[2]) : 120);

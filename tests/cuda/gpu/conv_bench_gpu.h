@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,6 +102,24 @@ struct Gpu {
     return p;
   }
 };
+
+/// Opens the GPU and prints what it is; its target. Nothing, with the reason on stderr, where there is no GPU or no compiler: programs then end with code 3.
+inline std::optional<Target> open_and_say(Gpu& gpu) {
+  if (!gpu.open()) {
+    fmt::print(stderr, "no GPU, or its driver lacks a function\n");
+    return std::nullopt;
+  }
+  const auto version = compiler_version();
+  if (!version) {
+    fmt::print(stderr, "{}\n", version.error().message);
+    return std::nullopt;
+  }
+  fmt::print("{} ({}, {} multiprocessors), driver {}, NVRTC {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version,
+             *version);
+  Target target;
+  target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
+  return target;
+}
 
 struct Attempt {
   const Family* family = nullptr;

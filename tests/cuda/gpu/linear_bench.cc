@@ -193,17 +193,9 @@ int run(int argc, char** argv) {
     return 0;
   }
   Gpu gpu;
-  if (!gpu.open()) {
-    fmt::print(stderr, "no GPU, or its driver lacks a function\n");
-    return 3;
-  }
-  if (const auto version = compiler_version(); !version) {
-    fmt::print(stderr, "{}\n", version.error().message);
-    return 3;
-  }
-  Target target;
-  target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
-  fmt::print("{} ({}, {} multiprocessors), driver {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version);
+  const auto opened = open_and_say(gpu);
+  if (!opened) return 3;
+  const Target& target = *opened;
   if (mode == "check") check(gpu, target, argc > 2 ? std::atoi(argv[2]) : 24);
   if (mode == "time") {
     const std::size_t most = argc > 2 ? static_cast<std::size_t>(std::atoi(argv[2])) : kAll;

@@ -182,19 +182,9 @@ int run(int argc, char** argv) {
     return failures == 0 ? 0 : 1;
   }
   Gpu gpu;
-  if (!gpu.open()) {
-    fmt::print(stderr, "no GPU, or its driver lacks a function\n");
-    return 3;
-  }
-  const auto version = compiler_version();
-  if (!version) {
-    fmt::print(stderr, "{}\n", version.error().message);
-    return 3;
-  }
-  Target target;
-  target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
-  fmt::print("{} ({}, {} multiprocessors), driver {}, NVRTC {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version,
-             *version);
+  const auto opened = open_and_say(gpu);
+  if (!opened) return 3;
+  const Target& target = *opened;
   if (mode == "check") check(gpu, target, argc > 2 ? std::atoi(argv[2]) : 200);
   if (mode == "time") {
     const auto tiles = static_cast<std::size_t>(argc > 2 ? std::atoi(argv[2]) : 8);

@@ -132,17 +132,9 @@ void time_one(const Gpu& gpu, const Target& target, const Timed& t, std::size_t 
 int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
   Gpu gpu;
-  if (!gpu.open()) {
-    fmt::print(stderr, "no GPU, or its driver lacks a function\n");
-    return 3;
-  }
-  if (const auto version = compiler_version(); !version) {
-    fmt::print(stderr, "{}\n", version.error().message);
-    return 3;
-  }
-  Target target;
-  target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
-  fmt::print("{} ({}, {} multiprocessors), driver {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version);
+  const auto opened = open_and_say(gpu);
+  if (!opened) return 3;
+  const Target& target = *opened;
   if (mode == "check") check(gpu, target, argc > 2 ? std::atoi(argv[2]) : 120);
   if (mode == "time") {
     for (const Timed& t : timed()) time_one(gpu, target, t, static_cast<std::size_t>(argc > 2 ? std::atoi(argv[2]) : 8));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/half.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -259,6 +260,17 @@ ConvWeights read_weights(const ConvSetting& conv) {
 
 ir::Tensor layout_mark(std::initializer_list<std::int64_t> numbers) {
   return ir::Tensor::of<std::int64_t>({static_cast<std::int64_t>(numbers.size())}, numbers);
+}
+
+float float_at(const void* p, ir::DType type) {
+  float out = 0;
+  std::uint16_t half = 0;
+  if (type == ir::DType::f32) {
+    std::memcpy(&out, p, sizeof out);
+    return out;
+  }
+  std::memcpy(&half, p, sizeof half);
+  return type == ir::DType::f16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
 }  // namespace octavo::cuda

@@ -90,5 +90,7 @@ struct ConvWeights {
 [[nodiscard]] ConvWeights read_weights(const ConvSetting& conv);
 /// In the place of what is packed of weights that are not there (ConvWeights::values is empty): how it is packed.
 [[nodiscard]] ir::Tensor layout_mark(std::initializer_list<std::int64_t> numbers);
+/// The weight at an address: f32, f16 or bf16.
+[[nodiscard]] float float_at(const void* p, ir::DType type);
 
 }  // namespace octavo::cuda

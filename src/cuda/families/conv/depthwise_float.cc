@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 
-#include "base/half.h"
 #include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_kernel.h"
 #include "region/tensor_ref.h"
@@ -78,6 +76,7 @@ ir::Tensor pack(const GroupedFloats& g, const ConvWeights& w) {
   const ConvShape& s = g.conv.shape;
   const std::int64_t step = g.own() ? 1 : g.step(), steps = g.in / step, channels = up(s.out_channels, 4), size = bytes_of(s.type);
   if (w.values.empty()) return layout_mark({steps, s.kernel_h, s.kernel_w, step, channels});
+  const ir::DType type = s.type == ConvType::f16 ? ir::DType::f16 : s.type == ConvType::bf16 ? ir::DType::bf16 : ir::DType::f32;
   ir::Tensor packed(ir::DType::f32, {steps, s.kernel_h, s.kernel_w, step, channels});
   auto to = packed.mutable_data<float>();
   std::size_t n = 0;
@@ -87,11 +86,7 @@ ir::Tensor pack(const GroupedFloats& g, const ConvWeights& w) {
         for (std::int64_t c = 0; c < channels; ++c, ++n) {
           if (c >= s.out_channels) continue;
           const auto* from = &w.values[s.place(c, (k * step + j) * size, tap / s.kernel_w, tap % s.kernel_w)];
-          std::uint16_t half = 0;
-          if (size == 4)
-            std::memcpy(&to[n], from, 4);
-          else
-            std::memcpy(&half, from, 2), to[n] = s.type == ConvType::f16 ? f16_to_f32(half) : bf16_to_f32(half);
+          to[n] = float_at(from, type);
         }
       }
     }

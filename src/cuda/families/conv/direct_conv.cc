@@ -3,10 +3,8 @@
 // pixel; the packed weights [tap][channel of the group][output channel] lie beside each other for neighbouring threads. A
 // transposed convolution gathers: a tap whose source would fall between input pixels is left out.
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
-#include "base/half.h"
 #include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_shape.h"
 #include "cuda/families/element_family.h"
@@ -170,17 +168,6 @@ class DirectConvFamily final : public ElementFamily {
                      : packed_as<float>(from, w, c, outputs, DType::f32,
                                         [&](const std::byte* p, std::int64_t) { return float_at(p, w.dtype); });
     });
-  }
-
-  static float float_at(const std::byte* p, DType type) {  // the types that load_function has
-    float out = 0;
-    std::uint16_t bits = 0;
-    if (type == DType::f32) {
-      std::memcpy(&out, p, sizeof out);
-      return out;
-    }
-    std::memcpy(&bits, p, sizeof bits);
-    return type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
   }
 
   /// `value`: of the weight at an address, of an output channel.
