@@ -1,3 +1,4 @@
+// One class, a little longer than 400 lines: all ways to an engine (a plan, a file, another shape) end in the same checks and the same constants.
 #include "engine/engine.h"
 
 #include <fmt/format.h>
