@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -66,9 +67,10 @@ ir::Tensor random_tensor(const ir::TensorType& type, std::mt19937& random) {
 }
 
 /// Products of matrices among reshapes, transposes and sums, as attention and MLP blocks have them: the rules that move operators come to an end, and
-/// move them exactly. Control: most graphs change.
+/// move them exactly. Control: most graphs change, and each rule that moves rows is applied.
 TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
   int changed = 0;
+  std::map<std::string, int> times;
   for (unsigned seed = 1; seed <= 400; ++seed) {
     std::mt19937 random(seed);
     std::string text = "x0 = input : f32[6,4]\nx1 = input : f32[2,3,4]\nw = constant f32[4,4] seed:1\nc = constant f32[4] seed:2\n";
@@ -80,7 +82,7 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
     };
     for (int step = 0; step < 24; ++step) {
       const auto [name, shape] = values[values.size() - 1 - random() % std::min<std::size_t>(values.size(), 5)];
-      switch (random() % 7) {
+      switch (random() % 8) {
         case 0: {  // a linear layer, whose rows become a tensor again
           if (shape.back() != 4) break;
           if (shape.size() != 2) add(fmt::format("reshape {} {{shape=[6,4]}}", name), {6, 4});
@@ -107,6 +109,21 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
           break;
         }
         case 3: add(fmt::format("relu {}", name), shape); break;
+        case 7: {  // a module that computes with the sequence in front of the batch, and splits its columns
+          if (shape.size() != 3 || shape.back() != 4) break;
+          add(fmt::format("transpose {} {{perm=[1,0,2]}}", name), {shape[1], shape[0], 4});
+          add(fmt::format("reshape {} {{shape=[6,4]}}", values.back().first), {6, 4});
+          add(fmt::format("gemm {} w", values.back().first), {6, 4});
+          if (random() % 2 == 0) add(fmt::format("mul {} c", values.back().first), {6, 4});
+          add(fmt::format("reshape {} {{shape=[{},{},2]}}", values.back().first, shape[1], 2 * shape[0]),
+              {shape[1], 2 * shape[0], 2});
+          add(fmt::format("transpose {} {{perm=[1,0,2]}}", values.back().first), {2 * shape[0], shape[1], 2});
+          if (random() % 2 == 0)
+            add(fmt::format("reshape {} {{shape=[{},2,{},2]}}", values.back().first, shape[0], shape[1]),
+                {shape[0], 2, shape[1], 2});
+          if (random() % 2 == 0) add(fmt::format("reshape {} {{shape=[6,4]}}", values.back().first), {6, 4});
+          break;
+        }
         case 4:
           if (shape.back() == 4) add(fmt::format("mul {} c", name), shape);
           break;
@@ -126,6 +143,7 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
     const auto report = rewrite::run(moved, passes::float_rules(), {});
     ASSERT_TRUE(report) << "seed " << seed << ": " << report.error().message << "\n" << text;
     changed += report->applied.empty() ? 0 : 1;
+    for (const rewrite::LogEntry& entry : report->applied) ++times[entry.rule];
     std::vector<ir::Tensor> inputs;
     for (const ir::ValueId v : parsed->inputs) inputs.push_back(random_tensor(parsed->type(v), random));
     const auto before = reference::evaluate(*parsed, inputs), after = reference::evaluate(moved, inputs);
@@ -134,6 +152,8 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
       ASSERT_EQ(before->at(0).at(i), after->at(0).at(i)) << "seed " << seed << ", element " << i << "\n" << text;
   }
   EXPECT_GT(changed, 200);
+  for (const char* rule : {"sink-rows", "merge-split", "sink-transpose", "sink-reshape", "merge-transpose"})
+    EXPECT_GT(times[rule], 10) << rule;
 }
 
 /// The same graph with the absolute value of everything: what the bound of fold-batch-norm is measured in.
@@ -231,6 +251,38 @@ TEST(FuseLayerNorm, StaysWithinItsBound) {
         EXPECT_LE(std::fabs(y - after->at(0).at(i)), bound) << n << " elements, element " << i << ", seed " << seed;
       }
     }
+  }
+}
+
+/// sum |x a y b|, with the roundings of both orders: each term at most 2 more, the result at most 1 more.
+TEST(SinkScale, StaysWithinItsBound) {
+  constexpr int kDepth = 40;
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    std::mt19937 random(seed);
+    auto parsed = ir::parse(fmt::format(
+        "x = input : f32[2,9,{0}]\ny = input : f32[2,{0},7]\na = constant f32[] (0.35355338)\nb = constant f32[1] (0.7)\n"
+        "s = mul x a\nt = mul b y\nz = matmul s t\noutput z\n",
+        kDepth));
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    ir::Graph sunk = *parsed;
+    ASSERT_TRUE(rewrite::run(sunk, passes::float_rules(), {}));
+    ASSERT_EQ(sunk.producer(sunk.outputs[0]).op, ir::Op::mul) << ir::print(sunk);
+    std::vector<ir::Tensor> inputs, positive;
+    for (const ir::ValueId v : parsed->inputs) {
+      inputs.push_back(random_tensor(parsed->type(v), random));
+      positive.push_back(inputs.back().clone());
+      for (float& value : positive.back().mutable_data<float>()) value = std::fabs(value);
+    }
+    const auto before = reference::evaluate(*parsed, inputs), after = reference::evaluate(sunk, inputs),
+               scale = reference::evaluate(*parsed, positive);
+    ASSERT_TRUE(before && after && scale);
+    bool differs = false;
+    for (std::int64_t i = 0; i < before->at(0).size(); ++i) {
+      EXPECT_LE(std::fabs(before->at(0).at(i) - after->at(0).at(i)), (kDepth + 3) * 0x1p-23 * scale->at(0).at(i) * 1.001)
+          << "element " << i << ", seed " << seed;
+      differs = differs || before->at(0).at(i) != after->at(0).at(i);
+    }
+    EXPECT_TRUE(differs) << "a rule that never rounds differently should say it is exact";
   }
 }
 
