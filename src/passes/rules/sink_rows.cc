@@ -2,7 +2,7 @@
 //   Why    attention modules that compute sequence first exchange batch and sequence in front of a linear layer and again behind it. Behind the layer
 //          the exchange meets the other one, or becomes strides of attention's operands; in front of it, it is a pass over memory.
 //   Exact  bit for bit: each row of a product is computed from the same row; rows only move.
-//   Needs  x is a float32 tensor, not codes (laws move those); the rows are two groups of x's axes that change places; what stands behind
+//   Needs  the rows are two groups of x's axes that change places; codes in between have one quantizer for all; what stands behind
 //          the product, after pointwise operators with one operand a column, is reshaped and moved until a transpose stands there, and is no output;
 //          nothing else reads what stands between the transpose and the product.
 //   Order  after matmul-as-gemm has made a gemm of a linear layer; before merge-transpose, merge-split and drop-identity, which join what is left.
@@ -21,8 +21,14 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr int kFarthest = 8;  // operators that may stand between the product and a transpose
 
+/// Codes and numbers with one quantizer for all.
+bool recodes(const ir::Node& n) {
+  return (n.op == Op::quantize || n.op == Op::dequantize || n.op == Op::view) && n.quantizer && n.quantizer->per_tensor();
+}
+
 /// One operand of `n` is `v`, and each other one has one element, or one a column of `v`'s matrix.
 bool works_on_rows(const ir::Graph& g, const ir::Node& n, ir::ValueId v) {
+  if (recodes(n)) return true;
   if (!moves_freely(n.op) || n.outputs.size() != 1 || g.type(n.outputs[0]).shape != g.type(v).shape) return false;
   const std::int64_t columns = g.type(v).shape.back();
   return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId other) {
@@ -71,17 +77,18 @@ struct SinkRows final : rewrite::Rule {
 
   rewrite::Outcome apply(ir::Graph& g, ir::NodeId id, const ir::Grids&) const override {
     const ir::Node n = g.node(id);
-    if (n.op != Op::gemm || g.is_constant(n.inputs[0]) || g.use_count(n.inputs[0]) != 1) return rewrite::no_match();
-    const ir::Node rows = g.producer(n.inputs[0]);
-    if (rows.op != Op::reshape || g.producer(rows.inputs[0]).op != Op::transpose || g.use_count(rows.inputs[0]) != 1)
-      return rewrite::no_match();
-    const ir::Node turn = g.producer(rows.inputs[0]);
-    const ir::Shape matrix = g.type(n.inputs[0]).shape, product = g.type(n.outputs[0]).shape, x = g.type(turn.inputs[0]).shape;
-    if (g.type(turn.inputs[0]).dtype != ir::DType::f32 || matrix.size() != 2 || product.size() != 2 || product[0] != matrix[0] ||
-        ir::count(product) == 0)
-      return rewrite::no_match();
+    if (n.op != Op::gemm) return rewrite::no_match();
+    ir::ValueId read = n.inputs[0];
+    while (recodes(g.producer(read)) && g.use_count(read) == 1) read = g.producer(read).inputs[0];
+    if (g.producer(read).op != Op::reshape || g.use_count(read) != 1) return rewrite::no_match();
+    const ir::NodeId rows = g.value(read).producer;
+    const ir::ValueId transposed = g.node(rows).inputs[0];
+    if (g.producer(transposed).op != Op::transpose || g.use_count(transposed) != 1) return rewrite::no_match();
+    const ir::Node turn = g.producer(transposed);
+    const ir::Shape matrix = g.type(read).shape, product = g.type(n.outputs[0]).shape, x = g.type(turn.inputs[0]).shape;
+    if (matrix.size() != 2 || product.size() != 2 || product[0] != matrix[0] || ir::count(product) == 0) return rewrite::no_match();
     const Ints p = ir::get_ints(turn.attrs, "perm");
-    const auto count = rows_of(g.type(rows.inputs[0]).shape, matrix[1]);
+    const auto count = rows_of(g.type(transposed).shape, matrix[1]);
     if (!count) return rewrite::no_match();
     const Ints wanted(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(*count));
     if (!change_places(wanted, x)) return rewrite::no_match();
@@ -111,9 +118,8 @@ struct SinkRows final : rewrite::Rule {
     Ints inner = sorted;
     inner.insert(inner.end(), p.begin() + static_cast<std::ptrdiff_t>(*count), p.end());
     const ir::ValueId turned = ir::add_inferred(g, Op::transpose, {turn.inputs[0]}, {{"perm", inner}}, turn.origin);
-    const ir::ValueId as_rows = ir::add_inferred(g, Op::reshape, {turned}, {{"shape", matrix}}, rows.origin);
-    g.value(turned).range = g.value(as_rows).range = g.value(rows.outputs[0]).range;
-    g.replace_uses(n.inputs[0], as_rows);
+    g.value(turned).range = g.value(transposed).range;
+    g.node(rows).inputs[0] = turned;
     const auto readers = g.users(last);
     const ir::ValueId split = ir::add_inferred(g, Op::reshape, {last}, {{"shape", dims}}, turn.origin);
     const ir::ValueId moved = ir::add_inferred(g, Op::transpose, {split}, {{"perm", order}}, turn.origin);
