@@ -20,6 +20,7 @@ namespace octavo::passes {
 [[nodiscard]] const rewrite::Rule& drop_tiny_weights();
 [[nodiscard]] const rewrite::Rule& conv_transpose_as_conv();
 [[nodiscard]] const rewrite::Rule& matmul_as_gemm();
+[[nodiscard]] const rewrite::Rule& sink_split();
 [[nodiscard]] const rewrite::Rule& sink_scale();
 [[nodiscard]] const rewrite::Rule& sink_rows();
 [[nodiscard]] const rewrite::Rule& fuse_layer_norm();

@@ -73,7 +73,9 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
   std::map<std::string, int> times;
   for (unsigned seed = 1; seed <= 400; ++seed) {
     std::mt19937 random(seed);
-    std::string text = "x0 = input : f32[6,4]\nx1 = input : f32[2,3,4]\nw = constant f32[4,4] seed:1\nc = constant f32[4] seed:2\n";
+    std::string text =
+        "x0 = input : f32[6,4]\nx1 = input : f32[2,3,4]\nw = constant f32[4,4] seed:1\nc = constant f32[4] seed:2\n"
+        "m = constant f32[3,1,2] seed:3\nn = constant f32[2,1,2,1] seed:4\n";
     std::vector<std::pair<std::string, ir::Shape>> values{{"x0", {6, 4}}, {"x1", {2, 3, 4}}};
     const auto add = [&](const std::string& node, ir::Shape shape) {
       const std::string name = fmt::format("v{}", values.size());
@@ -82,7 +84,7 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
     };
     for (int step = 0; step < 24; ++step) {
       const auto [name, shape] = values[values.size() - 1 - random() % std::min<std::size_t>(values.size(), 5)];
-      switch (random() % 8) {
+      switch (random() % 9) {
         case 0: {  // a linear layer, whose rows become a tensor again
           if (shape.back() != 4) break;
           if (shape.size() != 2) add(fmt::format("reshape {} {{shape=[6,4]}}", name), {6, 4});
@@ -109,6 +111,13 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
           break;
         }
         case 3: add(fmt::format("relu {}", name), shape); break;
+        case 8: {  // a constant for parts of a dimension that is split for it
+          if (shape != ir::Shape{6, 4}) break;
+          add(fmt::format("reshape {} {{shape=[2,3,2,2]}}", name), {2, 3, 2, 2});
+          add(fmt::format("add {} {}", values.back().first, random() % 2 == 0 ? "m" : "n"), {2, 3, 2, 2});
+          add(fmt::format("reshape {} {{shape=[6,4]}}", values.back().first), {6, 4});
+          break;
+        }
         case 7: {  // a module that computes with the sequence in front of the batch, and splits its columns
           if (shape.size() != 3 || shape.back() != 4) break;
           add(fmt::format("transpose {} {{perm=[1,0,2]}}", name), {shape[1], shape[0], 4});
@@ -152,7 +161,7 @@ TEST(FloatRules, RandomRowsAndTransposesComeToAnEnd) {
       ASSERT_EQ(before->at(0).at(i), after->at(0).at(i)) << "seed " << seed << ", element " << i << "\n" << text;
   }
   EXPECT_GT(changed, 200);
-  for (const char* rule : {"sink-rows", "merge-split", "sink-transpose", "sink-reshape", "merge-transpose"})
+  for (const char* rule : {"sink-rows", "merge-split", "sink-split", "sink-reshape", "merge-transpose"})
     EXPECT_GT(times[rule], 10) << rule;
 }
 

@@ -65,11 +65,16 @@ std::set<ValueId> find_features_last(const ir::Graph& g) {
     if (dims.empty()) continue;
     const auto rank = static_cast<std::int64_t>(dims.size());
     const auto has = [&](ValueId in) { return in != ir::kNone && out.contains(in); };
+    // A reshape that leaves the last dimension in one piece, splits it, or merges it with those in front of it.
+    const auto keeps_last = [&](ValueId in) {
+      const std::int64_t from = g.type(in).shape.back(), to = dims.back();
+      return from > 0 && to > 0 && (from % to == 0 || to % from == 0);
+    };
     bool last = false;
     switch (n.op) {
       case Op::gemm: last = true; break;
       case Op::layer_norm: last = ir::get_int(n.attrs, "axis") == rank - 1; break;
-      case Op::reshape: last = has(n.inputs[0]) && g.type(n.inputs[0]).shape.back() == dims.back(); break;
+      case Op::reshape: last = has(n.inputs[0]) && keeps_last(n.inputs[0]); break;
       case Op::transpose: last = has(n.inputs[0]) && ir::get_ints(n.attrs, "perm").back() == rank - 1; break;
       case Op::slice: last = has(n.inputs[0]); break;
       case Op::concat: last = std::all_of(n.inputs.begin(), n.inputs.end(), has); break;
