@@ -30,8 +30,15 @@ struct NamedGpu {
   std::optional<cuda::GpuFacts> absent;
 };
 
-/// Of "cuda", "cuda:N" and "cuda:NAME"; nothing for other devices. Error: a name that no GPU has.
+constexpr std::string_view kAndCpu = ",cpu";  // behind a GPU: regions that it has no kernel for run on the CPU
+
+bool takes_cpu_too(std::string_view device) {
+  return device.starts_with("cuda") && device.ends_with(kAndCpu);
+}
+
+/// Of "cuda", "cuda:N" and "cuda:NAME", with or without ",cpu"; nothing for other devices. Error: a name that no GPU has.
 Result<std::optional<NamedGpu>> gpu_named(std::string_view device) {
+  if (takes_cpu_too(device)) device.remove_suffix(kAndCpu.size());
   if (device == "cuda") return NamedGpu();
   if (!device.starts_with("cuda:")) return std::nullopt;
   const std::string_view name = device.substr(5);
@@ -120,11 +127,17 @@ Result<engine::Providers> providers(std::string_view device) {
   if (device == "cpu") return cpu::providers();
   if (device == "reference") return engine::Providers{&reference::oracle_provider()};
   OCTAVO_TRY(const auto gpu, gpu_named(device));
-  if (gpu) return engine::Providers{gpu->absent ? &cuda::provider(*gpu->absent) : &cuda::provider(gpu->ordinal)};
-  return fail(ErrorKind::usage,
-              fmt::format("device \"{}\" is not known; known are \"cpu\", \"reference\", \"cuda\", \"cuda:N\" for GPU "
-                          "number N, and \"cuda:NAME\" for a GPU that is not here",
-                          device));
+  if (gpu) {
+    engine::Providers out{gpu->absent ? &cuda::provider(*gpu->absent) : &cuda::provider(gpu->ordinal)};
+    if (takes_cpu_too(device)) std::ranges::copy(cpu::providers(), std::back_inserter(out));
+    return out;
+  }
+  return fail(
+      ErrorKind::usage,
+      fmt::format(
+          "device \"{}\" is not known; known are \"cpu\", \"reference\", \"cuda\", \"cuda:N\" for GPU "
+          "number N, \"cuda:NAME\" for a GPU that is not here, and \"cuda,cpu\" for a GPU whose missing kernels run on the CPU",
+          device));
 }
 
 engine::Providers all_providers() {
@@ -183,6 +196,7 @@ Status Measuring::keep(const PipelineOptions&) const {
 }
 
 std::string device_of(const region::Plan& plan) {
+  if (plan.devices.size() > 1) return plan.devices[1].name;  // of a plan with regions on both: the GPU
   return plan.regions.empty() ? "cpu" : plan.regions.front().tactic.provider;
 }
 

@@ -27,7 +27,8 @@ namespace octavo::api {
 inline constexpr std::string_view kNoCache = "none";
 
 struct PipelineOptions {
-  /// Or "reference", or "cuda" ("cuda:1": another GPU than the first; "cuda:sm_86", "cuda:RTX 4090": one that need not be here, at effort 0).
+  /// Or "reference", or "cuda" ("cuda:1": another GPU than the first; "cuda:sm_86", "cuda:RTX 4090": one that need not be here, at effort 0), or
+  /// "cuda,cpu": regions that the GPU has no kernel for run on the CPU.
   std::string device = "cpu";
   /// "avx2": plan and build with at most these vector instructions (cpu::known_caps), for a lesser processor; empty: what this
   /// one has.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "api/check.h"
 #include "api/pipeline.h"
+#include "cpu/provider.h"
 #include "cuda/emulation/emulated_device.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/provider.h"
@@ -62,6 +64,46 @@ TEST_F(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
     ASSERT_TRUE(actual) << actual.error().message;
     ASSERT_EQ(expected->size(), actual->size());
     for (std::size_t k = 0; k < expected->size(); ++k) EXPECT_TRUE(ir::same_bytes((*expected)[k], (*actual)[k])) << "output " << k;
+  }
+}
+
+/// An operator without a GPU kernel between two that have one: there, to the host and back. Without the host's kernels the plan is refused.
+TEST_F(EmulatedGpu, AMissingKernelRunsOnTheHostWhereThatIsGiven) {
+  const auto graph = ir::parse(R"(
+x = input : f32[5,3,3]
+y = matmul x x from {"square"}
+d = det y from {"determinant"}
+z = softmax d {axis=0} from {"shares"}
+output z as "z"
+)");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  const auto refused = plan::make_plan(*graph, {provider.get()}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("no kernel for operator"), std::string::npos) << refused.error().message;
+
+  engine::Providers both{provider.get()};
+  for (const region::Provider* p : cpu::providers()) both.push_back(p);
+  auto planned = plan::make_plan(*graph, both, {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  region::Plan* const plan = &planned->plan;
+  ASSERT_TRUE(provider->finish({&plan, 1}, 1));
+  std::map<std::string, region::DeviceId> where;
+  for (const region::Region& r : plan->regions) {
+    for (const std::string& node : r.onnx_nodes) where[node] = r.device;
+  }
+  EXPECT_EQ(where, (std::map<std::string, region::DeviceId>{{"square", 1}, {"determinant", region::kHost}, {"shares", 1}}));
+  const auto engine = engine::Engine::create(std::move(planned->plan), both, "", {device.get()});
+  ASSERT_TRUE(engine) << engine.error().message;
+  auto context = engine::Context::create(*engine, 1);
+  ASSERT_TRUE(context) << context.error().message;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const auto inputs = api::random_inputs((*engine)->plan(), seed);
+    const auto expected = reference::evaluate(*graph, inputs);
+    const auto actual = api::run(**context, inputs);
+    ASSERT_TRUE(expected && actual) << (actual ? expected.error().message : actual.error().message);
+    for (std::int64_t i = 0; i < 5; ++i) EXPECT_NEAR(expected->at(0).at(i), actual->at(0).at(i), 1e-4) << i;
   }
 }
 

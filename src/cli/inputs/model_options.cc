@@ -78,7 +78,7 @@ std::string other_device(const ModelOptions& o, const std::string& given) {
   const auto plans = o.opened->plans(o);
   if (!plans) return "";  // the command says why
   const std::string on = api::device_of(plans->front());
-  if (o.build.device.substr(0, o.build.device.find(':')) == on) return "";
+  if (o.build.device.substr(0, o.build.device.find_first_of(":,")) == on) return "";
   return fmt::format("\"{0}\" is an engine that was built for {1}\n  build one: octavo build MODEL.onnx -o {0} {2}", o.path, on,
                      given);
 }
@@ -132,9 +132,12 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
   app.add_option("--threads", o.build.plan.threads, "Number of threads to plan for and to run with (default: all cores)")
       ->check(Range{0, 1024})
       ->type_name("N");
-  auto* device = app.add_option("--device", o.build.device,
-                                "cpu, cuda (cuda:N is GPU number N), or reference, the slow evaluator that defines the results")
-                     ->type_name("NAME");
+  auto* device =
+      app.add_option(
+             "--device", o.build.device,
+             "cpu, cuda (cuda:N is GPU number N), cuda,cpu (regions that the GPU has no kernel for run on the CPU), or reference, "
+             "the slow evaluator that defines the results")
+          ->type_name("NAME");
   app.add_option(
          "--cpu", o.build.cpu,
          fmt::format("Use at most these vector instructions, so that the engine also loads on processors that have no others: {}",

@@ -66,6 +66,7 @@ std::vector<AttentionRegions> find_attention(const Plan& plan) {
     if (!middle || *middle >= j || !softmax(plan.regions[*middle])) continue;
     const auto first = made_for(plan, uses, plan.regions[*middle].stages[0].anchor.inputs[0]);
     if (!first || *first >= *middle || !product(plan.regions[*first])) continue;
+    if (plan.regions[*first].device != last.device || plan.regions[*middle].device != last.device) continue;
     out.push_back({*first, *middle, j, {plan.regions[*first].graph_outputs[0], plan.regions[*middle].graph_outputs[0]}});
   }
   return out;

@@ -67,6 +67,7 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
     for (const auto& [buffer, list] : by_buffer) {
       std::vector<std::size_t> members;
       for (const std::size_t i : list) {
+        if (!members.empty() && plan.regions[i].device != plan.regions[members[0]].device) continue;
         members.push_back(i);
         if (members.size() > 8 || !can_run_side_by_side(plan, members)) members.pop_back();
       }

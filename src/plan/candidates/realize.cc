@@ -1,4 +1,7 @@
-// From a selection to a plan: segments -> groups -> allocations -> regions -> stages and neighbours.
+// From a selection to a plan: segments -> groups -> allocations -> regions -> devices -> stages and neighbours.
+#include <algorithm>
+
+#include "base/causes/plan_candidates.h"
 #include "base/machine.h"
 #include "plan/candidates/choices.h"
 #include "plan/candidates/neighbours.h"
@@ -17,6 +20,32 @@ namespace octavo::plan {
 OCTAVO_DEFINE_OUT_OF_LINE(Selection);
 bool Selection::operator==(const Selection&) const = default;
 OCTAVO_DEFINE_OUT_OF_LINE(Realized);
+
+namespace {
+
+/// Everything runs on the device of the preferred provider. Where the host's providers are given too, a region that no kernel of that device
+/// takes, and one of the host does, runs on the host and says so; otherwise nothing is moved to another device.
+void choose_devices(region::Plan& plan, const std::vector<const region::Provider*>& providers) {
+  const std::string host = plan.devices[region::kHost].name;
+  if (providers.empty() || providers.front()->device() == host) return;
+  const std::string preferred(providers.front()->device());
+  plan.devices.push_back({preferred, 0});
+  for (region::Region& r : plan.regions) r.device = 1;
+  if (std::none_of(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->device() == host; })) return;
+  for (region::Region& r : plan.regions) {
+    const Reasons why = refusal(r, plan, providers);
+    if (why.empty()) continue;
+    r.device = region::kHost;
+    if (!refusal(r, plan, providers).empty()) {
+      r.device = 1;
+      continue;
+    }
+    r.reasons.push_back(because<cause::no_kernel_on_device>(preferred, host));
+    add(r.reasons, why);
+  }
+}
+
+}  // namespace
 
 Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context) {
   Realized out;
@@ -38,11 +67,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   plan.buffers = std::move(placement.buffers);
   plan.regions = std::move(regions);
   plan.threads = context.options.threads;
-  // Everything runs on the device of the preferred provider; nothing is moved to another one silently.
-  if (!context.providers.empty() && context.providers.front()->device() != plan.devices[region::kHost].name) {
-    plan.devices.push_back({std::string(context.providers.front()->device()), 0});
-    for (region::Region& r : plan.regions) r.device = 1;
-  }
+  choose_devices(plan, context.providers);
   out.refusal = join_stages(plan, selection.staged, context.providers);
   if (Reasons why = join_attention(plan, selection.attention, context.providers); !why.empty()) out.refusal = std::move(why);
   for (const auto& values : selection.grouped) {

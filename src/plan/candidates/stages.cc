@@ -223,7 +223,9 @@ Region joined(Plan& plan, const Link& link) {
 Reasons refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
   if (const Status graph = region::check_stages(r); !graph) return region::refusal_of(graph.error());
   Reasons why{because<cause::no_provider_for_region>()};
+  const std::string& device = plan.devices[static_cast<std::size_t>(r.device)].name;
   for (const region::Provider* p : providers) {
+    if (p->device() != device) continue;
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return {};
       why = {because<cause::kernel_refused>(o.tactic.name())};
@@ -273,7 +275,8 @@ std::vector<Link> find_links(const Plan& plan) {
       const auto made = uses.maker(read.buffer);
       if (!made || made->region >= j) continue;
       const Region& a = plan.regions[made->region];
-      if (a.independent || !region::leaves(a, made->store) || uses.needed_between(made->region, j)) continue;
+      if (a.device != b.device || a.independent || !region::leaves(a, made->store) || uses.needed_between(made->region, j))
+        continue;
       const Stage& maker = a.stages[made->store.stage];
       const TensorRef& store = maker.stores[made->store.store];
       const bool whole = std::all_of(read.at.begin(), read.at.end(), [&](const auto& at) {

@@ -69,7 +69,10 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
       std::string reasons;
       for (const region::Offer& o : ballot.offers) reasons += fmt::format("\n  {}: {}", o.tactic.name(), spelled(o.refusal));
       return fail(ErrorKind::unsupported,
-                  fmt::format("no tactic can run region \"{}\":{}\n  please report this model", r.name, reasons));
+                  fmt::format("no tactic can run region \"{}\":{}\n  {}", r.name, reasons,
+                              r.device == region::kHost || context.providers.size() > 1
+                                  ? "please report this model"
+                                  : "device \"cuda,cpu\" runs such regions on the CPU; please report this model"));
     }
     const auto winner = static_cast<std::size_t>(ballot.winner);
     r.tactic = ballot.offers[winner].tactic;

@@ -48,7 +48,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
-    device    "cpu", "cuda" ("cuda:1": GPU number 1), or "reference": the slow evaluator that defines the results. "cuda:sm_86" or
+    device    "cpu", "cuda" ("cuda:1": GPU number 1; "cuda,cpu": what the GPU has no kernel for runs on the CPU), or "reference": the slow evaluator that defines the results. "cuda:sm_86" or
               "cuda:RTX 4090": a GPU that need not be in this machine. The engine is planned by estimates (effort 0) and can be saved;
               running it raises.
     shapes    {input name: sequence of int} for symbolic dimensions. Inputs left open are bound by the arrays of the first run; each
@@ -237,7 +237,7 @@ def _rebuilt(model: bytes, options: Dict[str, Any], folder: str, built: bytes) -
 
 def _effort(device: str) -> int:
     """The default: kernels of a GPU that is named, and need not be here, cannot be measured."""
-    name = device.partition(":")[2]
+    name = device.partition(",")[0].partition(":")[2]
     return 2 if not name or name.isdigit() else 0
 
 

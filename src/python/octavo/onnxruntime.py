@@ -335,6 +335,8 @@ def _wanted(providers: Optional[Sequence[Any]], provider_options: Optional[Seque
         if name in there:
             number = int(option.get("device_id", 0)) if name == "CUDAExecutionProvider" else 0
             devices.append(f"cuda:{number}" if number else _DEVICES[name])
+    if len(devices) > 1 and devices[0].startswith("cuda") and devices[1] == "cpu":
+        devices[0] += ",cpu"  # as in ONNX Runtime: what the GPU has no kernel for runs on the CPU
     if not devices:
         raise EPFail(f"providers {names}: there is no NVIDIA GPU here that can be opened; available are {', '.join(there)}")
     if "CUDAExecutionProvider" in names and "CUDAExecutionProvider" not in there:
