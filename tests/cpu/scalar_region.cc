@@ -161,7 +161,7 @@ struct Fold {
     const bool max = s.anchor.op == Op::max_pool || s.anchor.op == Op::reduce_max;
     if (ir::is_float(x.dtype)) {
       const float v = read_float(p, x.dtype);
-      sum_f += v;
+      sum_f = s.anchor.op == Op::reduce_l2 ? std::fma(v, v, sum_f) : sum_f + v;
       if ((n + 1) % reference::kSumBlock == 0) blocks.push(std::exchange(sum_f, 0.0F));
       const bool nan = std::isnan(v) && s.anchor.op != Op::max_pool;  // pooling passes over it
       best_f = n == 0 || nan ? v : max ? std::max(best_f, v) : std::min(best_f, v);
@@ -182,7 +182,9 @@ struct Fold {
     } else {
       reference::PairwiseSum all = blocks;
       if (n % reference::kSumBlock != 0) all.push(sum_f);
-      r.f = s.anchor.op == Op::reduce_sum ? all.total() : all.total() / static_cast<float>(divisor);
+      r.f = s.anchor.op == Op::reduce_l2    ? std::sqrt(all.total())
+            : s.anchor.op == Op::reduce_sum ? all.total()
+                                            : all.total() / static_cast<float>(divisor);
     }
     return r;
   }
@@ -315,6 +317,7 @@ program::Scalar accumulate(const Stage& s, const Memory& m, const Index& out) {
     case Op::reduce_max:
     case Op::reduce_min:
     case Op::reduce_mean:
+    case Op::reduce_l2:
     case Op::reduce_sum: return reduce(s, m, out);
     default: return moved(s, m, out);
   }

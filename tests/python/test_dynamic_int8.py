@@ -97,25 +97,84 @@ def test_sums_scales_and_activations_are_one_region(network):
     assert len(weighted) == sum(node.op_type.endswith("Integer") for node in network("u8").graph.node)
 
 
+def codes_of(data):
+    """Codes less their zero point, and the scale, as DynamicQuantizeLinear has them."""
+    least, most = min(data.min(), 0), max(data.max(), 0)
+    step = np.float32(most - least) / np.float32(255)
+    offset = np.clip(np.rint(-least / step), 0, 255)
+    return (np.clip(np.rint(data / step) + offset, 0, 255) - offset).astype(np.int64), step
+
+
 @pytest.mark.parametrize("weights", ["u8", "s8"])
 @pytest.mark.parametrize("terms", [514, 600, 1024, 3072])
-def test_sums_that_pass_two_to_the_24_are_cut(weights, terms):
-    """Sums that float32 cannot hold are parts of codes, added in int32: nothing runs in the reference evaluator, and the sums are exact."""
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sums_that_pass_two_to_the_24_are_one_product(weights, terms, rows):
+    """Sums that float32 cannot hold are computed in int32, in one region with their zero points and scales, and are exact."""
     n = Network(terms, weights)
     codes, scale, zero = n.op("DynamicQuantizeLinear", ["x"], 3)
     w, w_zero = n.codes((terms, 33))
     y = n.op("Cast", [n.op("MatMulInteger", [codes, n.constant(w), zero, n.constant(w_zero)])], to=TensorProto.FLOAT)
-    model = n.model("x", n.op("Mul", [y, scale]), [1, terms], [1, 33])
+    model = n.model("x", n.op("Mul", [y, scale]), [rows, terms], [rows, 33])
     engine = octavo.build(model, effort=0, **ONLY_CPU)
     assert not [layer["tactic"] for layer in engine.layers if "reference" in layer["tactic"]]
+    assert [layer["kind"] for layer in engine.layers] == ["dynamic_quantize", "conv"]
     reference = octavo.build(model, device="reference")
-    for data in (np.random.default_rng(1).standard_normal((1, terms)), np.full((1, terms), -3.0), np.linspace(-1, 1e3, terms)[None]):
+    for data in (np.random.default_rng(1).standard_normal((rows, terms)), np.full((rows, terms), -3.0), np.linspace(-1, 1e3, rows * terms).reshape(rows, terms)):
         data = data.astype("float32")
-        least, most = min(data.min(), 0), max(data.max(), 0)
-        step = np.float32(most - least) / np.float32(255)
-        offset = np.clip(np.rint(-least / step), 0, 255)
-        a = np.clip(np.rint(data / step) + offset, 0, 255) - offset
-        want = (a.astype(np.int64) @ (w.astype(np.int64) - int(w_zero))).astype(np.float32) * step
+        a, step = codes_of(data)
+        want = (a @ (w.astype(np.int64) - int(w_zero))).astype(np.float32) * step
         got = next(iter(engine.run(data).values()))
         np.testing.assert_array_equal(got, next(iter(reference.run(data).values())))
         np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["MatMulInteger", "ConvInteger"])
+def test_long_sums_are_results_in_int32(kind):
+    """Sums beyond 2^24 that leave the graph as they are: of a product, and of a convolution in groups with padding."""
+    n = Network(7, "u8")
+    codes, _, zero = n.op("DynamicQuantizeLinear", ["x"], 3)
+    product = kind == "MatMulInteger"
+    w, w_zero = n.codes((1500, 17) if product else (6, 90, 3, 3))
+    attributes = {} if product else {"group": 2, "pads": [1, 1, 1, 1]}
+    y = n.op(kind, [codes, n.constant(w), zero, n.constant(w_zero)], **attributes)
+    shape = [2, 1500] if product else [1, 180, 5, 4]
+    model = n.model("x", y, shape, [2, 17] if product else [1, 6, 5, 4])
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    engine = octavo.build(model, effort=0, **ONLY_CPU)
+    assert not [layer["tactic"] for layer in engine.layers if "reference" in layer["tactic"]]
+    for data in (np.random.default_rng(2).standard_normal(shape), np.linspace(1, 900, int(np.prod(shape))).reshape(shape)):
+        data = data.astype("float32")
+        a, _ = codes_of(data)
+        weights = w.astype(np.int64) - int(w_zero)
+        if product:
+            want = a @ weights
+        else:
+            padded, want = np.pad(a, ((0, 0), (0, 0), (1, 1), (1, 1))), np.zeros((1, 6, 5, 4), np.int64)
+            for o in range(6):
+                part = padded[:, o // 3 * 90:o // 3 * 90 + 90]
+                for i in range(3):
+                    for j in range(3):
+                        want[:, o] += np.einsum("nchw,c->nhw", part[:, :, i:i + 5, j:j + 4], weights[o, :, i, j])
+        got = next(iter(engine.run(data).values()))
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(got, next(iter(octavo.build(model, device="reference").run(data).values())))
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_fused_products_are_computed_in_integers(by_column):
+    """What ONNX Runtime's optimizer makes of such networks: the same region as of the operators that it joined."""
+    n = Network(9, "s8")
+    w, _ = n.codes((1200, 40))
+    scale = np.float32([0.01]) if not by_column else n.rng.uniform(0.005, 0.02, 40).astype("float32")
+    y = n.op("DynamicQuantizeMatMul", ["x", n.constant(w), n.constant(scale), n.constant(np.int8([0])), n.constant(n.rng.standard_normal(40).astype("float32"))],
+             domain="com.microsoft")
+    model = n.model("x", y, [2, 1200], [2, 40])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    engine = octavo.build(model, effort=0, **ONLY_CPU)
+    assert [layer["kind"] for layer in engine.layers] == ["dynamic_quantize", "conv"]
+    assert engine.layers[1]["precision"] == "int8"
+    data = np.random.default_rng(3).standard_normal((2, 1200)).astype("float32")
+    a, step = codes_of(data)
+    bias = numpy_helper.to_array(n.constants[-1])
+    want = (a @ w.astype(np.int64)).astype(np.float32) * (step * scale) + bias
+    np.testing.assert_allclose(next(iter(engine.run(data).values())), want, rtol=1e-5, atol=1e-5)

@@ -86,7 +86,7 @@ struct DepthwiseTile {
   void* acc = nullptr;
 };
 
-enum class Reduce : std::uint8_t { max, min, sum };
+enum class Reduce : std::uint8_t { max, min, sum, squares };
 // Reduction of one output row segment: acc[c] = reduce over i < outer_count, j < inner_count of in[outer[i] + j * inner_step + c *
 // col].
 struct ReduceTile {

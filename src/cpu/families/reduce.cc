@@ -1,6 +1,7 @@
-// cpu.reduce.block.<isa>: maximum, minimum, sum and mean over any axes, of codes (exact integers) and floats (in the order of
+// cpu.reduce.block.<isa>: maximum, minimum, sum, mean and (of floats) root of the sum of squares over any axes, of codes (exact integers) and floats (in the order of
 // reference/sums.h). Vectors over the kept dimension that lies closest in memory.
 #include <algorithm>
+#include <cmath>
 
 #include "cpu/family.h"
 #include "cpu/table.h"
@@ -25,6 +26,8 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
     return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
   }
+  if (s.anchor.op == ir::Op::reduce_l2 && x.dtype != ir::DType::f32)
+    return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto size = element_bytes(x);
   std::vector<char> reduced(x.dims.size(), 0);
   const ir::Shape& axes = s.anchor.as<ir::Reduction>().axes;
@@ -105,6 +108,7 @@ class ReduceKernel final : public Kernel {
   explicit ReduceKernel(Setting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x) {
     const ir::Op op = p_.op;
     kind_ = op == ir::Op::reduce_max ? Reduce::max : op == ir::Op::reduce_min ? Reduce::min : Reduce::sum;
+    if (op == ir::Op::reduce_l2) kind_ = Reduce::squares;
     mean_ = op == ir::Op::reduce_mean && x_.dtype == ir::DType::f32;
     zero_ = x_.dtype == ir::DType::u8 && x_.quantizer ? x_.quantizer->zero_point[0] : 0;
     const auto& dims = p_.epilogue.space().dims;
@@ -151,6 +155,8 @@ class ReduceKernel final : public Kernel {
         t.acc = BlockEpilogue::acc(worker.scratch) + static_cast<std::ptrdiff_t>(r) * t.cols;
         table_.reduce(t);
         for (int c = 0; mean_ && c < t.cols; ++c) static_cast<float*>(t.acc)[c] /= static_cast<float>(p_.count);
+        for (int c = 0; kind_ == Reduce::squares && c < t.cols; ++c)
+          static_cast<float*>(t.acc)[c] = std::sqrt(static_cast<float*>(t.acc)[c]);
       }
       p_.epilogue.run(memory, worker.scratch, origin, rows, t.cols);
     }
@@ -174,7 +180,8 @@ class ReduceFamily final : public FamilyOf<Setting> {
   bool about(const Region& r) const override {
     const ir::Op op = only(r).anchor.op;
     return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&
-           (op == ir::Op::reduce_max || op == ir::Op::reduce_min || op == ir::Op::reduce_mean || op == ir::Op::reduce_sum);
+           (op == ir::Op::reduce_max || op == ir::Op::reduce_min || op == ir::Op::reduce_mean || op == ir::Op::reduce_sum ||
+            op == ir::Op::reduce_l2);
   }
   Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
   double cost(const Setting& t, Isa isa) const override {

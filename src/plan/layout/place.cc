@@ -200,6 +200,7 @@ class Placer {
       case Op::matmul: return rows_as_shown(v);
       default: break;
     }
+    if (const auto order = order_of_distributions(n, v)) return *order;
     if (dims.size() == 4 && !given_channels_last(v) && !is_rows(v)) return channel_last(dims);
     for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
       if (n.inputs[slot] != ir::kNone && g_.type(n.inputs[slot]).shape == dims && !g_.is_constant(n.inputs[slot])) {
@@ -209,6 +210,23 @@ class Placer {
     }
     return ir::dense_strides(dims);
   }
+  /// Distributions over a dimension that is no image's channels, as bins of a box's side, and what is computed of them element by element: in the order of
+  /// the operand, whose elements of a distribution lie side by side.
+  std::optional<Strides> order_of_distributions(const Node& n, ValueId v) {
+    const ir::Shape& dims = g_.type(v).shape;
+    if (dims.size() != 4 || !same_space(n) || is_rows(v)) return std::nullopt;
+    for (const ValueId in : n.inputs) {
+      if (in == ir::kNone || g_.is_constant(in) || g_.type(in).shape != dims) continue;
+      const Strides& from = natural_[static_cast<std::size_t>(in)];
+      const bool softmax = n.op == Op::softmax || n.op == Op::log_softmax;
+      const auto axis = softmax ? static_cast<std::size_t>(ir::get_int(n.attrs, "axis", 3)) : 0;
+      if (softmax ? axis < 2 || from[axis] != 1 : !distributions_.contains(in)) continue;
+      distributions_.insert(v);
+      return strides_in_order(dims, order_of(dims, from));
+    }
+    return std::nullopt;
+  }
+
   bool is_rows(ValueId v) const { return in_rows_[static_cast<std::size_t>(v)] || features_last_.contains(v); }
 
   /// Matrices, as scores of attention and what becomes of them: products read and write rows, so that elements of a row lie side by side
@@ -501,7 +519,7 @@ class Placer {
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
   std::vector<bool> in_rows_, feeds_product_;  ///< see kept_in_rows
-  std::set<ValueId> features_last_;
+  std::set<ValueId> features_last_, distributions_;
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
   SliceWishes slices_;

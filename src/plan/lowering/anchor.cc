@@ -85,6 +85,10 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
                       EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   const Node& n = g.node(id);
   const ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
+  if (!kind.integer && g.type(n.outputs[0]).dtype != g.type(n.inputs[0]).dtype) {
+    return fail(ErrorKind::internal,
+                fmt::format("lowering \"{}\": exact sums in int32 need 8-bit codes by 8-bit weights", g.value(n.outputs[0]).name));
+  }
   const Repr repr = kind.integer ? Repr::codes : Repr::raw;
   const std::optional<ir::DType> narrow = kind.integer ? std::nullopt : narrow_type(n);
   const ValueId data = held(g, n.inputs[0]);
@@ -247,6 +251,24 @@ Reason why_not_on_codes(const Graph& g, const Node& n, const std::optional<ir::Q
   return because<cause::no_integer_form>(ir::name_of(n.op));  // softmax, norms, sums over channels
 }
 
+/// The mean of whole images of floats whose channels are apart in memory: of neighbours, which a kernel of rows adds where they are.
+Result<std::optional<ir::Reduction>> mean_of_rows(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader,
+                                                  const ir::Facts& facts) {
+  const Node& n = g.node(id);
+  if (n.op != Op::avg_pool || g.is_constant(n.inputs[0]) || anchor_input(g, grids, id, 0) != Repr::raw) return std::nullopt;
+  const auto& w = std::get<ir::Window>(facts);
+  const ir::Shape& x = g.type(n.inputs[0]).shape;
+  const bool whole = std::equal(w.kernel.begin(), w.kernel.end(), x.begin() + 2, x.end()) &&
+                     std::all_of(w.pads.begin(), w.pads.end(), [](std::int64_t p) { return p == 0; }) &&
+                     std::all_of(w.dilations.begin(), w.dilations.end(), [](std::int64_t d) { return d == 1; });
+  if (!whole || x[1] == 1) return std::nullopt;
+  OCTAVO_TRY(const TensorRef r, reader.read(held(g, n.inputs[0]), Repr::raw));
+  if (r.dtype != ir::DType::f32 || r.strides[1] == 1 || r.strides.back() != 1) return std::nullopt;
+  ir::Reduction mean;
+  for (std::size_t d = 2; d < x.size(); ++d) mean.axes.push_back(static_cast<std::int64_t>(d));
+  return mean;
+}
+
 }  // namespace
 
 Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader, region::Stage& stage,
@@ -264,7 +286,9 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   }
   stage.anchor.op = n.op;
   OCTAVO_TRY(stage.anchor.facts, ir::facts_of(g, n));
-  const bool image = n.op == Op::max_pool || n.op == Op::avg_pool;
+  OCTAVO_TRY(const std::optional<ir::Reduction> rows, mean_of_rows(g, grids, id, reader, stage.anchor.facts));
+  if (rows) stage.anchor.op = Op::reduce_mean, stage.anchor.facts = *rows;
+  const bool image = stage.anchor.op == Op::max_pool || stage.anchor.op == Op::avg_pool;
   for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
     const ValueId v = held(g, n.inputs[slot]);
     if (v == ir::kNone) continue;

@@ -270,6 +270,9 @@ class Lowerer {
   bool program_result(ValueId v, const Group& group) const {
     if (group.anchor == ir::kNone || g_.value(v).producer != group.anchor) return true;
     const ir::DType t = g_.type(v).dtype;
+    const Node& n = g_.producer(v);
+    const bool sums = (n.op == Op::conv || n.op == Op::gemm) && g_.type(n.inputs[0]).dtype == ir::DType::f32;
+    if (sums && t == ir::DType::s32) return true;  // of whole numbers: the accumulators
     const bool shape_like = t == ir::DType::s64 || t == ir::DType::u64 || t == ir::DType::boolean || t == ir::DType::f64 ||
                             t == ir::DType::s16 || t == ir::DType::u16 || t == ir::DType::u32 || t == ir::DType::s32;
     return !shape_like && g_.producer(v).outputs.size() == 1;

@@ -90,6 +90,10 @@ void EpilogueBuilder::set_acc_weighted(const Node& anchor, const ir::IntegerAnch
     }
     acc = program.push(POp::add_i, acc, channel_constant_i(bias, 1));
   }
+  if (g_.type(anchor.outputs[0]).dtype == ir::DType::s32) {
+    s.raw = acc;
+    return;
+  }
   const int value = program.push(POp::i2f, acc);
   std::vector<float> scale(static_cast<std::size_t>(channels));
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -132,7 +136,8 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
   if (found != states_.end()) return found->second;
   State& s = states_[v];
   const Node& p = g_.producer(v);
-  if (p.op == Op::constant && !p.quantizer && ir::is_int8(p.payload.dtype())) {  // plain codes: `code-constant` is switched off
+  const bool whole = ir::is_int8(p.payload.dtype()) || p.payload.dtype() == ir::DType::s32;
+  if (p.op == Op::constant && !p.quantizer && whole) {  // summands of int32; plain codes: `code-constant` is switched off
     ir::Tensor codes(ir::DType::s32, p.payload.shape());
     for (std::int64_t i = 0; i < codes.size(); ++i) {
       codes.mutable_data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(p.payload.at(i));
@@ -151,7 +156,7 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
     ir::Tensor t = p.quantizer ? decoded(p) : p.payload;
     t = t.to_f32();
     s.f = t.size() == 1 ? program.imm_f(t.data<float>()[0]) : program.load(POp::load_f, constant_load(t));
-  } else if (ir::is_int8(g_.type(v).dtype)) {
+  } else if (ir::is_int8(g_.type(v).dtype) || g_.type(v).dtype == ir::DType::s32) {
     s.raw = program.load(POp::load_i, load_(v, Repr::raw));
   } else if (const auto q = code_quantizer(g_, grids_, v)) {
     s.code = program.load(POp::load_i, load_(v, Repr::codes));
@@ -190,6 +195,7 @@ int EpilogueBuilder::quantize(int value, const Quantizer& q) {
 
 int EpilogueBuilder::float_of(ValueId v) {
   State& s = state(v);
+  if (s.f < 0 && s.code < 0) s.f = program.push(POp::i2f, s.raw);  // quantize takes int32 too
   if (s.f < 0) s.f = rounded(dequantize(s.code, *s.q), g_.type(v).dtype);
   return s.f;
 }
@@ -244,14 +250,10 @@ Status EpilogueBuilder::compute(const Node& node) {
         s.f = cut(float_of(g_.producer(node.inputs[0]).inputs[0]), g_.type(node.inputs[0]).dtype);
         break;
       }
-      if (ir::is_int8(g_.type(node.inputs[0]).dtype)) {
-        s.f = program.push(POp::i2f, state(node.inputs[0]).raw);
-        break;
-      }
-      if (g_.type(node.inputs[0]).dtype == ir::DType::s32) {
-        const Node& from = g_.producer(node.inputs[0]);
-        const int k = from.op == Op::constant ? constant_(from.payload) : load_(node.inputs[0], Repr::raw);
-        s.f = program.push(POp::i2f, program.load(POp::load_i, k));
+      if (ir::is_int8(g_.type(node.inputs[0]).dtype) || g_.type(node.inputs[0]).dtype == ir::DType::s32) {
+        const int raw = state(node.inputs[0]).raw;
+        (g_.type(out).dtype == ir::DType::s32 ? s.raw : s.f) =
+            g_.type(out).dtype == ir::DType::s32 ? raw : program.push(POp::i2f, raw);
         break;
       }
       s.f = float_of(node.inputs[0]);
@@ -277,6 +279,11 @@ Status EpilogueBuilder::compute(const Node& node) {
     case Op::logical_not:
     case Op::where: s.f = choose(node); break;
     default: {
+      if (g_.type(out).dtype == ir::DType::s32) {
+        const int a = state(node.inputs[0]).raw, b = state(node.inputs[1]).raw;
+        s.raw = program.push(node.op == Op::add ? POp::add_i : node.op == Op::sub ? POp::sub_i : POp::mul_i, a, b);
+        break;
+      }
       OCTAVO_TRY(const ir::Facts facts, ir::facts_of(g_, node));
       if (code_minmax(node, facts, s)) break;
       if (node.inputs.size() == 1) {

@@ -158,6 +158,37 @@ std::vector<ValueId> read_values(const Graph& g, const Node& node) {
   return node.inputs;
 }
 
+namespace {
+
+/// Sums in int32 of a convolution or product of codes.
+bool is_sums(const Graph& g, const Node& n) {
+  return (n.op == Op::conv || n.op == Op::gemm) && g.type(n.outputs[0]).dtype == ir::DType::s32 &&
+         g.type(n.inputs[0]).dtype == ir::DType::f32;
+}
+
+bool adds_whole(const Graph& g, const Node& n) {
+  return (n.op == Op::add || n.op == Op::sub || n.op == Op::mul) && g.type(n.outputs[0]).dtype == ir::DType::s32;
+}
+
+/// Whole numbers that sums in int32 are part of.
+bool of_sums(const Graph& g, ValueId v) {
+  const Node& n = g.producer(v);
+  if (n.op == Op::reshape) return of_sums(g, n.inputs[0]);
+  return is_sums(g, n) ||
+         (adds_whole(g, n) && std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId i) { return of_sums(g, i); }));
+}
+
+/// Is every reader int32 arithmetic that sums are part of? As of a zero point of the run, times sums of weights.
+bool joins_sums(const Graph& g, const Node& n) {
+  const auto& users = g.users(n.outputs[0]);
+  return g.output_uses(n.outputs[0]) == 0 && !users.empty() && std::all_of(users.begin(), users.end(), [&](const auto& use) {
+           const Node& u = g.node(use.first);
+           return adds_whole(g, u) && (of_sums(g, u.outputs[0]) || joins_sums(g, u));
+         });
+}
+
+}  // namespace
+
 bool is_choice(Op op) {
   switch (op) {
     case Op::equal:
@@ -196,12 +227,14 @@ bool in_program(const Graph& g, const Node& node) {
     case Op::quantize: return ir::is_int8(node.quantizer->type);
     case Op::cast:
       if (is_round_trip(g, node)) return true;
+      if (ir::is_int8(g.type(node.inputs[0]).dtype) && g.type(node.outputs[0]).dtype == ir::DType::s32) return joins_sums(g, node);
       if (ir::is_int8(g.type(node.inputs[0]).dtype) || g.type(node.inputs[0]).dtype == ir::DType::s32)
         return g.type(node.outputs[0]).dtype == ir::DType::f32;
       return ir::is_float(g.type(node.inputs[0]).dtype) && program_type(g.type(node.inputs[0]).dtype) &&
              ir::is_float(g.type(node.outputs[0]).dtype) && program_type(g.type(node.outputs[0]).dtype);
     default: break;
   }
+  if (adds_whole(g, node)) return of_sums(g, node.outputs[0]) || joins_sums(g, node);
   if (!ir::has_trait(node.op, ir::kPointwise)) return false;
   if (node.op == Op::pow && !(g.is_constant(node.inputs[1]) && ir::count(g.type(node.inputs[1]).shape) == 1)) return false;
   const ir::DType type = g.type(node.outputs[0]).dtype;
@@ -216,6 +249,84 @@ std::set<NodeId> small_nodes(const Graph& g) {
   }
   return out;
 }
+
+namespace {
+
+constexpr std::size_t kMostJoined = 4;  // operations, which the reader repeats for each of its elements
+
+bool is_cheap(const Graph& g, const Node& n) {
+  const ir::DType to = g.type(n.outputs[0]).dtype;
+  if (n.op == Op::cast)
+    return !is_round_trip(g, n) && !ir::is_float(g.type(n.inputs[0]).dtype) && (to == ir::DType::f32 || to == ir::DType::s32);
+  return (n.op == Op::add || n.op == Op::sub || n.op == Op::mul) && (to == ir::DType::f32 || to == ir::DType::s32);
+}
+
+/// Does a value of this shape broadcast to the other?
+bool broadcasts(const ir::Shape& from, const ir::Shape& to) {
+  if (from.size() > to.size()) return false;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (from[d] != 1 && from[d] != to[d + to.size() - from.size()]) return false;
+  }
+  return true;
+}
+
+/// The group that has all readers of the nodes' results outside the group `k` as its pointwise members; -1: none has.
+int only_reader(const Graph& g, const Grouping& grouping, int k) {
+  int reader = -1;
+  for (const NodeId id : grouping.groups[static_cast<std::size_t>(k)].nodes) {
+    const ValueId v = g.node(id).outputs[0];
+    if (g.output_uses(v) > 0) return -1;
+    for (const auto& [user, slot] : g.users(v)) {
+      if (g.node(user).dead) continue;
+      const int of = grouping.of_node[static_cast<std::size_t>(user)];
+      if (of == k) continue;
+      if (of < 0 || (reader >= 0 && of != reader) || grouping.groups[static_cast<std::size_t>(of)].anchor == user) return -1;
+      reader = of;
+    }
+  }
+  return reader;
+}
+
+/// Fusion join-operand (group.h): operands that are cheap to compute join the group that reads them.
+void join_operands(const Graph& g, const std::map<NodeId, std::string>& apart, const std::optional<std::set<NodeId>>& small,
+                   Grouping& out) {
+  std::vector<int> number(out.groups.size());
+  const auto few = [&](NodeId id) { return small ? small->contains(id) : is_small(g, g.node(id)); };
+  for (std::size_t k = 0; k < out.groups.size(); ++k) {
+    Group& from = out.groups[k];
+    if (from.anchor != ir::kNone || from.nodes.size() > kMostJoined) continue;
+    const bool joins = std::all_of(from.nodes.begin(), from.nodes.end(),
+                                   [&](NodeId id) { return is_cheap(g, g.node(id)) && !apart.contains(id); });
+    const int reader = joins ? only_reader(g, out, static_cast<int>(k)) : -1;
+    if (reader < 0) continue;
+    Group& to = out.groups[static_cast<std::size_t>(reader)];
+    const Node* anchor = to.anchor == ir::kNone ? nullptr : &g.node(to.anchor);
+    const bool weighted = anchor == nullptr || anchor->op == Op::conv || anchor->op == Op::gemm || anchor->op == Op::matmul;
+    if (!weighted || !broadcasts(from.space, to.space) || !std::all_of(to.nodes.begin(), to.nodes.end(), few)) continue;
+    for (const NodeId id : from.nodes) {
+      out.of_node[static_cast<std::size_t>(id)] = reader;
+      out.depends[static_cast<std::size_t>(g.node(id).outputs[0])] = reader;
+      out.notes[static_cast<std::size_t>(id)].reset();
+    }
+    if (anchor == nullptr)
+      out.notes[static_cast<std::size_t>(from.nodes.front())] = out.notes[static_cast<std::size_t>(to.nodes.front())];
+    to.nodes.insert(to.nodes.begin(), from.nodes.begin(), from.nodes.end());
+    from.nodes.clear();
+  }
+  int next = 0;
+  for (std::size_t k = 0; k < out.groups.size(); ++k) {
+    const bool kept = out.groups[k].anchor != ir::kNone || !out.groups[k].nodes.empty();
+    number[k] = kept ? next : -1;
+    if (kept && static_cast<std::size_t>(next) != k) out.groups[static_cast<std::size_t>(next)] = std::move(out.groups[k]);
+    next += kept ? 1 : 0;
+  }
+  out.groups.resize(static_cast<std::size_t>(next));
+  for (std::vector<int>* list : {&out.of_node, &out.depends}) {
+    for (int& k : *list) k = k < 0 ? k : number[static_cast<std::size_t>(k)];
+  }
+}
+
+}  // namespace
 
 Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled, const std::map<NodeId, std::string>& apart,
                      const std::optional<std::set<NodeId>>& small) {
@@ -264,7 +375,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
         }
         const Group& target = out.groups[static_cast<std::size_t>(direct)];
         const Node* anchor = target.anchor == ir::kNone ? nullptr : &g.node(target.anchor);
-        if (ready && anchor && g.type(anchor->outputs[0]).dtype != ir::DType::f32) {
+        if (ready && anchor && g.type(anchor->outputs[0]).dtype != ir::DType::f32 && !is_sums(g, *anchor)) {
           ready = false;
           note = because<cause::producer_result_not_float>();
         }
@@ -288,6 +399,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
     out.of_node[static_cast<std::size_t>(id)] = group;
     for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = group;
   }
+  if (fuse && !disabled.contains("join-operand")) join_operands(g, apart, small, out);
   return out;
 }
 

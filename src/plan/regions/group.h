@@ -8,6 +8,13 @@
 //   Order  on the normalized graph, producers first; f joins the latest region that makes one of its operands.
 //   Says   make_groups
 //
+// Fusion join-operand:  f(anchor(x), h(z)) ==> one region; h cheap: up to 4 casts, additions, subtractions and multiplications
+//   Why    a region of its own for a few numbers, as a scale or zero point of a run, costs a hand-over between threads, and its results go from one core
+//          to the others.
+//   Exact  bit for bit: the same operations, once for each element that reads them.
+//   Needs  f reads all results of h, and has at most 4096 elements; the anchor is a convolution or a product, or there is none.
+//   Order  behind fuse-epilogue, which decides where f is.
+//
 // Placing strides:  slice(x), transpose(x), reshape(x), expand(x) ==> other strides on x's memory
 //   Why    none of them is computed, and no byte moves.
 //   Exact  bit for bit: elements keep their bits.
@@ -38,7 +45,7 @@ namespace octavo::plan {
 struct Group {
   ir::NodeId anchor = ir::kNone;  ///< kNone: pointwise only
   std::vector<ir::NodeId> nodes;  ///< pointwise members, producers first (the anchor is not in the list)
-  ir::Shape space;                ///< shape of the anchor's result and of every member
+  ir::Shape space;                ///< shape of the anchor's result and of every member; what joined as an operand broadcasts to it
 };
 
 struct Grouping {

@@ -38,7 +38,7 @@ Status resolve_transposed(NodeContext& n, Window& w, Ints& extra, const Shape& e
   return {};
 }
 
-Result<ValueId> convolve(NodeContext& n, bool transposed, ValueId x, ValueId weight, ValueId bias) {
+Result<ValueId> convolve(NodeContext& n, bool transposed, ValueId x, ValueId weight, ValueId bias, Attrs more = {}) {
   const Shape& data = n.shape_of(x);
   const Shape& filter = n.shape_of(weight);
   if (data.size() < 3 || data.size() > 8 || filter.size() != data.size()) {
@@ -48,7 +48,8 @@ Result<ValueId> convolve(NodeContext& n, bool transposed, ValueId x, ValueId wei
   const Ints kernel(filter.begin() + 2, filter.end());
   const std::string mode = n.attr_text("auto_pad", "NOTSET");
   OCTAVO_TRY(Window w, read_window(n, extents, kernel, false));
-  Attrs attrs{{"group", n.attr_int("group", 1)}, {"strides", w.strides}, {"dilations", w.dilations}};
+  Attrs attrs = std::move(more);
+  attrs["group"] = n.attr_int("group", 1), attrs["strides"] = w.strides, attrs["dilations"] = w.dilations;
   if (transposed) {
     Ints extra = n.attr_ints("output_padding", Ints(extents.size(), 0));
     if (extra.empty()) extra.assign(extents.size(), 0);
@@ -107,8 +108,8 @@ Result<ValueId> lower_fused_activation(NodeContext& n, ValueId y, const std::str
   return n.unsupported("fused activation \"{}\"; save the model without ONNX Runtime's graph optimizations", activation);
 }
 
-Result<ValueId> lower_conv(NodeContext& n, ValueId x, ValueId w, ValueId bias) {
-  return convolve(n, false, x, w, bias);
+Result<ValueId> lower_conv(NodeContext& n, ValueId x, ValueId w, ValueId bias, Attrs more) {
+  return convolve(n, false, x, w, bias, std::move(more));
 }
 
 }  // namespace octavo::onnx

@@ -46,14 +46,14 @@ constexpr std::array kGemmRows{
 
 }  // namespace
 
-Result<ValueId> lower_matmul(NodeContext& n, ValueId a, ValueId b) {
+Result<ValueId> lower_matmul(NodeContext& n, ValueId a, ValueId b, Attrs more) {
   const Shape rows = n.shape_of(a), weights = n.shape_of(b);
   const bool fits = rows.size() >= 2 && weights.size() == 2 && rows.back() == weights[0];  // else the product's own error
   if (!fits || !n.is_weight(b)) return n.emit(Op::matmul, {a, b});
-  if (rows.size() == 2) return n.emit(Op::gemm, {a, b});
+  if (rows.size() == 2) return n.emit(Op::gemm, {a, b}, std::move(more));
   const std::int64_t count = ir::count(Shape(rows.begin(), rows.end() - 1));
   OCTAVO_TRY(const ValueId flat, n.reshape(a, {count, rows.back()}));
-  OCTAVO_TRY(const ValueId y, n.emit(Op::gemm, {flat, b}));
+  OCTAVO_TRY(const ValueId y, n.emit(Op::gemm, {flat, b}, std::move(more)));
   Shape result = rows;
   result.back() = weights[1];
   return n.reshape(y, std::move(result));

@@ -71,19 +71,21 @@ Status skip_layer_norm(NodeContext& n) {
   return c.finish(c.op(Op::layer_norm, operands, {{"axis", last}, {"epsilon", epsilon}}));
 }
 
-/// codes - zero point, as f32; the zero point is one number or one an output column.
-ValueId centred(NodeContext& n, Compose& c, ValueId codes, std::size_t zero_point) {
-  const ValueId v = c.cast(codes, DType::f32);
-  return n.has(zero_point) ? c.sub(v, c.cast(n.in(zero_point), DType::f32)) : v;
+/// float(sums of products of codes) * (a_scale * b_scale) + bias; b_scale is one number, or one an output column.
+Status scaled_product(NodeContext& n, Compose& c, const std::array<ValueId, 2>& codes, const std::array<ValueId, 2>& zero_points,
+                      const std::array<ValueId, 2>& scales, ValueId bias) {
+  OCTAVO_TRY(const ValueId sums, lower_integer_matmul(n, codes[0], codes[1], zero_points[0], zero_points[1]));
+  const ValueId y = c.mul(c.cast(sums, DType::f32), c.mul(scales[0], scales[1]));
+  n.declare(0, DType::f32);
+  return c.finish(bias == ir::kNone ? y : c.add(y, bias));
 }
 
-/// A, B, a_scale, b_scale, a_zp, b_zp, bias. Sums of products of codes round above 2^24, as any sum in float32 does.
+/// A, B, a_scale, b_scale, a_zp, b_zp, bias.
 Status matmul_integer_to_float(NodeContext& n) {
+  OCTAVO_CHECK(n.need_rank(0, 1));
+  OCTAVO_CHECK(n.need_rank(1, 1));
   Compose c(n);
-  const ValueId a = c.mul(centred(n, c, n.in(0), 4), n.in(2)), b = c.mul(centred(n, c, n.in(1), 5), n.in(3));
-  const ValueId y = c.matmul(a, b);
-  n.declare(0, DType::f32);
-  return c.finish(n.has(6) ? c.add(y, n.in(6)) : y);
+  return scaled_product(n, c, {n.in(0), n.in(1)}, {n.in(4), n.in(5)}, {n.in(2), n.in(3)}, n.in(6));
 }
 
 /// (codes - zero point) * scale of X as DynamicQuantizeLinear codes it.
@@ -94,10 +96,12 @@ ValueId coded_at_run_time(Compose& c, ValueId x) {
 
 /// A, B, b_scale, b_zp, bias: A is quantized as DynamicQuantizeLinear does.
 Status dynamic_quantize_matmul(NodeContext& n) {
+  OCTAVO_CHECK(n.need_rank(0, 1));
+  OCTAVO_CHECK(n.need_rank(1, 1));
   Compose c(n);
-  const ValueId a = coded_at_run_time(c, n.in(0)), b = c.mul(centred(n, c, n.in(1), 3), n.in(2));
-  const ValueId y = c.matmul(a, b);
-  return c.finish(n.has(4) ? c.add(y, n.in(4)) : y);
+  const std::vector<ValueId> a = c.many(Op::dynamic_quantize, {n.in(0)}, 3);
+  OCTAVO_CHECK(c.status());
+  return scaled_product(n, c, {a[0], n.in(1)}, {a[2], n.in(3)}, {a[1], n.in(2)}, n.in(4));
 }
 
 /// X, W, R, B, sequence_lens, initial_h, initial_c, P, W_scale, W_zero_point, R_scale, R_zero_point. An LSTM whose products take X,
