@@ -2,10 +2,10 @@
 
 Each case is a number of cores with as many threads, and a load: so many processes that compute without end, pinned to the same cores; or a
 quota of a control group in cores (root, control groups of either version). Engines are built before, on idle cores. Every measurement is a
-process of its own, all on the same inputs; engines take turns. Of each process the median run and the one that 99 of 100 do not exceed; the
-ratio is that of the better peer in the same round / Octavo's, its median over rounds with the least and the greatest.
+process of its own, all on the same inputs; engines take turns. Of each process the median run and the one that 99 of 100 do not exceed, of 120 runs at
+least: of fewer it would be the longest run, which any tick of the system decides. The ratio is that of the better peer in the same round / Octavo's, its median over rounds with the least and the greatest.
 
-usage: neighbours.py [--cores 2,16] [--loads 0,1,2,4] [--quotas 0.5,1,2,4] [--nets A,B] [--rounds N] [--seconds S] [--before OCTAVO]
+usage: neighbours.py [--cores 2,16] [--loads 0,1,2,4] [--quotas 0.5,1,2,4] [--nets A,B] [--rounds N] [--seconds S] [--runs N] [--before OCTAVO]
 """
 import argparse
 import contextlib
@@ -90,9 +90,9 @@ def measure(args, engine, net, cores, threads, prefix):
     words = [*prefix, "taskset", "-c", cpus(args, cores)]
     if command:
         built, feeds = prepare(args, command, net, cores)
-        words += [command, "bench", built, "--input", feeds, "--json", "--seconds", args.seconds, "--threads", threads]  # under a quota too, as the peers
+        words += [command, "bench", built, "--input", feeds, "--json", "--seconds", args.seconds, "--runs", args.runs, "--threads", threads]  # under a quota too, as the peers
     else:
-        words += [sys.executable, HERE / "peer.py", engine, args.data / f"{net}.onnx", "-t", threads, "-s", args.seconds, "--inputs",
+        words += [sys.executable, HERE / "peer.py", engine, args.data / f"{net}.onnx", "-t", threads, "-s", args.seconds, "--runs", args.runs, "--inputs",
                   args.models / f"{net}.npz"]
         words += ["--precision", "f32"] if engine == "openvino" else []
     found = json.loads(run(words).splitlines()[-1])
@@ -132,6 +132,7 @@ def main():
     parser.add_argument("--engines", type=lambda t: t.split(","), default=["octavo", "ort", "openvino"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--runs", type=int, default=120, help="at least so many in each process")
     parser.add_argument("--octavo", default=str(HERE.parent / "build/release/bin/octavo"))
     parser.add_argument("--before", help="another build of the command, measured in the same turns")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", HERE.parent / "../shared")) / "models")

@@ -3,7 +3,7 @@
 Inputs are bound once and outputs left where the engine puts them, so that little of Python is in the times. `memory_kb` is how far the
 process grew at its peak from just before the model was read.
 
-usage: peer.py ort|openvino MODEL.onnx [-t THREADS] [-b BATCH] [-s SECONDS] [--precision f32|bf16] [--plain] [--inputs IN.npz] [--outputs OUT.npz]
+usage: peer.py ort|openvino MODEL.onnx [-t THREADS] [-b BATCH] [-s SECONDS] [--runs N] [--precision f32|bf16] [--plain] [--inputs IN.npz] [--outputs OUT.npz]
 """
 import argparse
 import json
@@ -91,13 +91,13 @@ def memory(what):
     return int(re.search(rf"{what}:\s+(\d+)", pathlib.Path("/proc/self/status").read_text(encoding="ascii"))[1])
 
 
-def measure(run, seconds):
-    """Milliseconds of at least 5 runs: the median, the fastest, the mean processor time, and what one of 100 runs takes longer than."""
+def measure(run, seconds, least=5):
+    """Milliseconds of at least `least` runs: the median, the fastest, the mean processor time, and what one of 100 runs takes longer than."""
     end = time.perf_counter() + seconds / 10
     while time.perf_counter() < end:
         run()
     times, end, busy = [], time.perf_counter() + seconds, time.process_time()
-    while len(times) < 5 or time.perf_counter() < end:
+    while len(times) < least or time.perf_counter() < end:
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
@@ -113,6 +113,7 @@ def main():
     parser.add_argument("-t", "--threads", type=int, default=1)
     parser.add_argument("-b", "--batch", type=int, default=1)
     parser.add_argument("-s", "--seconds", type=float, default=2)
+    parser.add_argument("--runs", type=int, default=5, help="at least so many")
     parser.add_argument("--precision", choices=["f32", "bf16"])
     parser.add_argument("--plain", action="store_true", help="without the engine's graph optimizations")
     parser.add_argument("--inputs", type=pathlib.Path)
@@ -133,7 +134,7 @@ def main():
     first = time.perf_counter()
     result = {"build_ms": (built - start) * 1e3, "first_ms": (first - built) * 1e3}
     if args.seconds > 0:
-        result["median_ms"], result["min_ms"], result["processor_ms"], result["p99_ms"] = measure(run, args.seconds)
+        result["median_ms"], result["min_ms"], result["processor_ms"], result["p99_ms"] = measure(run, args.seconds, args.runs)
     result["memory_kb"] = memory("VmHWM") - before
     if args.outputs:
         np.savez(args.outputs, **outputs())

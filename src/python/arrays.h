@@ -6,8 +6,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <set>
 #include <string>
 
+#include "base/nearest.h"
 #include "octavo/octavo.h"
 
 namespace octavo::python {
@@ -69,6 +71,14 @@ inline nb::object numpy_dtype(DType type) {
 
 [[noreturn]] inline void bad_input(const std::string& message) {
   throw Exception(Exception::Kind::bad_input, message);
+}
+
+/// `bad_input` for a key that is no input, with the nearest name. Call it before what is missing is looked for: the key may be a misspelled name.
+inline void refuse_unknown(const std::string& who, const std::set<std::string>& inputs, const nb::dict& given) {
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(nb::str(key));
+    if (!inputs.contains(name)) bad_input(who + ": the model has no input \"" + name + "\"" + nearest_text(inputs, name));
+  }
 }
 
 inline std::string shape_text(const octavo::Shape& shape) {

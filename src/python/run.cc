@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 
-#include "base/nearest.h"
 #include "python/arrays.h"
 #include "python/gpu_arrays.h"
 #include "python/run_on_gpu.h"
@@ -57,10 +56,7 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   if (gpu && engine.device() == "cuda") return run_on_gpu(engine, given, outputs, stream);
   std::set<std::string> names;
   for (const TensorInfo& w : wanted) names.insert(w.name);
-  for (const auto& [key, value] : given) {  // before what is missing: it may be a misspelled name
-    const std::string name = nb::cast<std::string>(nb::str(key));
-    if (!names.contains(name)) bad_input("run: the model has no input \"" + name + "\"" + nearest_text(names, name));
-  }
+  refuse_unknown("run", names, given);
   std::vector<Held> held(wanted.size());
   std::map<std::string, Shape> shapes;
   std::map<std::string, ConstView> values;
@@ -126,6 +122,9 @@ nb::list nonfinite(const Engine& engine, const nb::object& inputs) {
   const nb::object numpy = nb::module_::import_("numpy");
   const std::vector<TensorInfo> wanted = engine.inputs();
   const nb::dict given = by_name(inputs, wanted);
+  std::set<std::string> names;
+  for (const TensorInfo& w : wanted) names.insert(w.name);
+  refuse_unknown("nonfinite", names, given);
   std::vector<Held> held(wanted.size());
   std::map<std::string, Shape> shapes;
   std::map<std::string, ConstView> values;

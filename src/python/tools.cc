@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "api/build_options.h"
@@ -172,6 +173,9 @@ nb::dict check(const nb::object& model, const nb::dict& given_options, const nb:
   if (!given.is_none()) {
     const nb::object numpy = nb::module_::import_("numpy");
     const nb::dict arrays = nb::cast<nb::dict>(given);
+    std::set<std::string> names;
+    for (const region::Binding& input : plan.inputs) names.insert(input.name);
+    refuse_unknown("check", names, arrays);
     for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
       const std::string& name = plan.inputs[i].name;
       if (!arrays.contains(name.c_str())) bad_input("check: input \"" + name + "\" is missing");

@@ -83,10 +83,10 @@ std::string brief(const ir::Quantizer& q) {
 std::string summary(const region::Plan& plan) {
   const Totals t = totals_of(plan);
   return fmt::format(
-      "{} regions: {} int8, {} float, {} other; planned for {} thread{}{}; {} of working memory\n"
+      "{} region{}: {} int8, {} float, {} other; planned for {} thread{}{}; {} of working memory\n"
       "{}{}",
-      t.regions, t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions, region::threads_of(plan),
-      region::threads_of(plan) == 1 ? "" : "s",
+      t.regions, t.regions == 1 ? "" : "s", t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions,
+      region::threads_of(plan), region::threads_of(plan) == 1 ? "" : "s",
       plan.images > 1 ? fmt::format("; the {} images of a batch run one by one, {} of them in parallel", plan.images, plan.lanes)
                       : "",
       amount(plan.devices[region::kHost].arena_bytes * plan.lanes, "B"),

@@ -60,8 +60,13 @@ def heads(rng):
 
     x5, w5, s5 = ready(3 * count)
     v5 = np.concatenate([x5, w5, rng.uniform(0.3, 1, (1, 3 * count, 1)), s5], 2)
-    v8 = np.concatenate(ready(count), 2).transpose(0, 2, 1)
-    return {"yolox": {"out": yolox}, "nanodet": nano, "yolov5": {"out": v5}, "yolov8": {"out": v8}}
+    x8, w8, s8 = ready(count)
+    v8 = np.concatenate([x8, w8, s8], 2).transpose(0, 2, 1)
+    sides = 2 * rng.standard_normal((1, 4 * 16, count))
+    raw = np.concatenate([sides, np.log(s8 / (1 - s8)).transpose(0, 2, 1)], 1)
+    corner, size, best = rng.uniform(0, 50, (1, 40, 2)), rng.uniform(4, 24, (1, 40, 2)), rng.random((1, 40, 1))
+    chosen = np.concatenate([corner, corner + size, best, rng.integers(0, CLASSES, (1, 40, 1)) + 0.5], 2)
+    return {"yolox": {"out": yolox}, "nanodet": nano, "yolov5": {"out": v5}, "yolov8": {"out": v8}, "yolov8-raw": {"out": raw}, "chosen": {"out": chosen}}
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +123,16 @@ def boxes_of(kind, out):
             object_, scores = (row[4], row[5:]) if kind == "yolov5" else (1, row[4:])
             found += [(c, object_ * score, x - w / 2, y - h / 2, w, h) for c, score in enumerate(scores)]
         least, most = 0.001, 0.6 if kind == "yolov5" else 0.7
+    elif kind == "yolov8-raw":
+        for (s, cx, cy), row in zip(cells(), out["out"][0].T.astype(np.float64), strict=True):
+            p = np.exp(row[:64].reshape(4, 16))
+            left, top, right, bottom = (p / p.sum(1, keepdims=True) @ np.arange(16)) * s
+            x, y = (cx + 0.5) * s - left, (cy + 0.5) * s - top
+            found += [(c, 1 / (1 + np.exp(-logit)), x, y, left + right, top + bottom) for c, logit in enumerate(row[64:])]
+        least, most = 0.001, 0.7
+    elif kind == "chosen":
+        found = [(int(c), score, x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1, score, c in out["out"][0]]
+        least, most = 0.001, 2  # the network has suppressed doubles
     else:
         for s in (8, 16, 32):
             for i, (v, d) in enumerate(zip(out[f"cls{s}"][0], out[f"dis{s}"][0], strict=True)):
@@ -163,7 +178,8 @@ def reference(scene, kind, folder, letterbox):
 
 # of version 2.0.11 on this scene, for where it is not installed
 PYCOCOTOOLS = {("yolox", ""): 0.282407, ("yolox", "114"): 0.290525, ("nanodet", ""): 0.315795, ("nanodet", "114"): 0.441129,
-               ("yolov5", ""): 0.081460, ("yolov5", "114"): 0.114520, ("yolov8", ""): 0.260216, ("yolov8", "114"): 0.239972}
+               ("yolov5", ""): 0.081460, ("yolov5", "114"): 0.114520, ("yolov8", ""): 0.260216, ("yolov8", "114"): 0.239972,
+               ("yolov8-raw", ""): 0.543963, ("yolov8-raw", "114"): 0.538965, ("chosen", ""): 0.322279, ("chosen", "114"): 0.285455}
 
 
 @pytest.mark.parametrize(("kind", "letterbox"), PYCOCOTOOLS)
@@ -204,6 +220,11 @@ def test_outputs_that_are_no_head_are_named(scene, tmp_path):
     network(tmp_path / "m.onnx", {"scores": np.zeros((1, 10))})
     done = evaluate(scene, tmp_path / "m.onnx", code=2)
     assert 'no head that is known has the outputs "scores" f32[1,10]' in done.stderr and "--metric FILE.py" in done.stderr
+
+
+def test_a_class_that_the_labels_lack_is_named(scene, tmp_path):
+    network(tmp_path / "m.onnx", {"out": np.float32([[[1, 1, 20, 20, 0.9, 7.5]]])})
+    assert "a box has class 7 (from 0), and the labels have 3 categories" in evaluate(scene, tmp_path / "m.onnx", code=5).stderr
 
 
 def test_a_metric_in_a_python_file(scene, tmp_path):

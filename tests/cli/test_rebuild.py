@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -115,6 +116,26 @@ def test_a_fleet_is_rebuilt(built, old, tmp_path):
     (tmp_path / "empty").mkdir()
     _, said = octavo("rebuild", tmp_path / "empty", code=2)
     assert "holds no engine file" in said
+
+
+def test_a_real_file_of_an_earlier_build(tmp_path):
+    """Written by an Octavo of the same version whose softmax kernel was of version 1 (a model of one Softmax, --cpu portable): it runs with a warning, and is rebuilt."""
+    path, x = tmp_path / "softmax.octavo", np.random.default_rng(1).normal(size=(2, 40)).astype(np.float32)
+    shutil.copy(ROOT / "tests/cli/files/softmax-of-2026-11-25.octavo", path)
+    np.save(tmp_path / "x.npy", x)
+    want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+
+    def run(code=0, *more):
+        out, said = octavo("run", path, *more, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npz", code=code)
+        return said
+    assert "cpu.softmax.block.portable is of version 1" in run(4, "--no-upgrade")
+    assert "with kernels that this Octavo" in run() and "octavo rebuild" in run()
+    np.testing.assert_allclose(next(iter(np.load(tmp_path / "y.npz").values())), want, rtol=1e-5)
+    out, _ = octavo("rebuild", path)
+    assert "rebuilt (its kernels were those of another build; now Octavo" in out
+    assert "warning" not in run()
+    np.testing.assert_allclose(next(iter(np.load(tmp_path / "y.npz").values())), want, rtol=1e-5)
+    assert "current" in octavo("rebuild", path)[0]
 
 
 def test_a_later_file_is_refused_by_version(built, tmp_path):

@@ -60,3 +60,16 @@ def test_counts_agree_with_their_nouns():
     first = octavo("doctor", QDQ, "--effort", "0").splitlines()[0]
     for number, noun in re.findall(r"(\d+) (nodes?|errors?|warnings?)\b", first):
         assert noun.endswith("s") == (number != "1"), first
+
+
+# What a trial of one hour quoted because nobody could read it.
+QUOTED = ["fastest peer on any form", "start so many processes", "no earlier region can do it", "demanded by the placement", "regions that differ without",
+          "off by one behind a float sum"]
+
+
+@pytest.mark.parametrize("sentence", QUOTED)
+def test_sentences_that_nobody_could_read_are_gone(sentence):
+    words = sentence.split()
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(p for p in (ROOT / "src").rglob("*") if p.suffix in (".cc", ".h", ".def", ".py", ".inc"))]:
+        text = " ".join(path.read_text(encoding="utf-8").replace('"', " ").split())
+        assert " ".join(words).replace('"', " ") not in text, path

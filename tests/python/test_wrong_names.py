@@ -22,6 +22,15 @@ def test_an_unknown_feed_beside_a_missing_one():
         session.run_async(None, {"imag": X}, lambda *_: None, None)
 
 
+def test_an_unknown_array_of_check_and_nonfinite():
+    with pytest.raises(octavo.InputError, match='no input "imag"; nearest: "image"'):
+        octavo.check(FP32, {"image": X, "imag": X}, effort=0)
+    engine = octavo.build(FP32, effort=0, shapes={"image": X.shape})
+    for feeds in ({"imag": X}, {"image": X, "imag": X}):
+        with pytest.raises(octavo.InputError, match='no input "imag"; nearest: "image"'):
+            engine.nonfinite(feeds)
+
+
 def test_an_unknown_session_entry():
     options = octavo.SessionOptions()
     with pytest.raises(octavo.UsageError, match='no entry "octavo.efort"; nearest: "octavo.effort"'):

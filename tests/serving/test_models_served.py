@@ -86,6 +86,13 @@ def test_config(server):
     assert "classification" in server.http.get_server_metadata()["extensions"]
 
 
+def test_an_input_under_a_wrong_name_is_named(server, name):
+    """Not the one that is missing for it."""
+    for ask, client in ((ask_http, server.http), (ask_grpc, server.grpc)):
+        with pytest.raises(InferenceServerException, match=f"no input 'imag'; it has '{name[0]}'"):
+            ask(client, ("imag", name[1]), picture(1, 1), model="digits")
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_class_count(server, engine, name, rows):
     x = picture(rows, rows)

@@ -77,13 +77,14 @@ class Map50 final : public Metric {
     if (r.labels.empty())
       return fail(ErrorKind::usage,
                   "--metric map50: needs the objects in the pictures\n  give --labels instances.json (COCO's format)");
-    OCTAVO_TRY(out->head_, quantize::head_of(r.inputs, r.outputs));
+    OCTAVO_CHECK(quantize::head_of(r.inputs, r.outputs));  // before files are read
     out->input_ = r.inputs[0];
     OCTAVO_TRY(const Preprocess recipe, recipe_of(r.options->recipe, "", out->input_.type.shape));
     if (recipe.crop)
       return fail(ErrorKind::usage,
                   "--metric map50: boxes of cropped pictures cannot be compared with whole ones\n  use --letterbox, or no --crop");
     OCTAVO_TRY(Annotations labels, read_coco(r.labels));
+    OCTAVO_TRY(out->head_, quantize::head_of(r.inputs, r.outputs, static_cast<std::int64_t>(labels.categories.size())));
     const std::int64_t classes = quantize::classes_of(out->head_, r.outputs);
     if (classes > static_cast<std::int64_t>(labels.categories.size())) {
       return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} categories, and the network knows {} classes", r.labels,
@@ -117,6 +118,13 @@ class Map50 final : public Metric {
   Status add(std::size_t model, std::size_t sample, const std::vector<ir::Tensor>& outputs) override {
     auto boxes = quantize::decode(head_, input_, outputs);
     const Place& p = places_[sample];
+    const auto unknown = std::find_if(boxes.begin(), boxes.end(), [&](const Detection& d) {
+      return d.category >= static_cast<std::int64_t>(categories_.size());
+    });
+    if (unknown != boxes.end())
+      return fail(ErrorKind::bad_input,
+                  fmt::format("--metric map50: a box has class {} (from 0), and the labels have {} categories", unknown->category,
+                              categories_.size()));
     for (Detection& d : boxes) {
       d.image = p.image;
       d.category = categories_[static_cast<std::size_t>(d.category)];

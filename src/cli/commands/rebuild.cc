@@ -75,7 +75,9 @@ Result<Did> rebuild_one(const Options& o, const std::string& path, const std::st
     OCTAVO_TRY(const engine::Engines engines, api::rebuild(file, request));
     OCTAVO_CHECK(engine::save_set(path, engines, {}, sign));
   }
-  fmt::print("{}: rebuilt ({}; now Octavo {}, file format {})\n", path, was, engine::kVersion, engine::kFormat);
+  const std::string now = fmt::format("Octavo {}, file format {}", engine::kVersion, engine::kFormat);
+  const std::string before = was != now ? was + "; now " : o.all ? "" : "its kernels were those of another build; now ";
+  fmt::print("{}: rebuilt ({}{})\n", path, before, now);
   return Did::rebuilt;
 }
 

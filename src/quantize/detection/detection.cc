@@ -72,6 +72,9 @@ std::int64_t cells(std::int64_t height, std::int64_t width, int stride) {
 
 constexpr std::array<int, 4> kStrides{8, 16, 32, 64};
 constexpr std::int64_t kAnchors = 3;  // of a cell in YOLOv5
+constexpr std::int64_t kBins = 16;    // of a side's distribution in YOLOv8 and YOLO11
+constexpr double kLeastOfUltralytics = 0.001;
+constexpr std::size_t kMostOfUltralytics = 300;  // boxes an image
 
 std::pair<std::int64_t, std::int64_t> size_of(const region::Binding& input) {
   const ir::Shape& s = input.type.shape;
@@ -122,6 +125,19 @@ std::vector<Detection> yolox(const region::Binding& input, const ir::Tensor& out
   return suppress(std::move(out), kOverlap);
 }
 
+/// The mean of a distribution over 0 .. bins - 1 that is given by logits.
+template <class Logit>
+double mean_of_bins(std::int64_t bins, const Logit& logit) {
+  double most = logit(0), sum = 0, mean = 0;
+  for (std::int64_t b = 1; b < bins; ++b) most = std::max(most, logit(b));
+  for (std::int64_t b = 0; b < bins; ++b) {
+    const double p = std::exp(logit(b) - most);
+    sum += p;
+    mean += p * static_cast<double>(b);
+  }
+  return mean / sum;
+}
+
 std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir::Tensor> outputs) {
   // As NanoDet evaluates: one box for each class of a cell that scores enough, and the best of an image's boxes.
   constexpr double kLeastScore = 0.05, kOverlap = 0.6;
@@ -139,17 +155,11 @@ std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir:
       std::int64_t some = 0;
       while (some < classes && !(score(some) > kLeastScore)) ++some;
       if (some == classes) continue;
-      std::array<double, 4> distance{};  // left, top, right, bottom: the mean of a distribution
+      std::array<double, 4> distance{};  // left, top, right, bottom
       for (std::int64_t side = 0; side < 4; ++side) {
         const std::int64_t first = (cell * 4 + side) * bins;
-        double most = sides->at(first), sum = 0, mean = 0;
-        for (std::int64_t b = 1; b < bins; ++b) most = std::max(most, sides->at(first + b));
-        for (std::int64_t b = 0; b < bins; ++b) {
-          const double p = std::exp(sides->at(first + b) - most);
-          sum += p;
-          mean += p * static_cast<double>(b);
-        }
-        distance[static_cast<std::size_t>(side)] = mean / sum * stride;
+        distance[static_cast<std::size_t>(side)] =
+            mean_of_bins(bins, [&](std::int64_t b) { return sides->at(first + b); }) * stride;
       }
       const double x = (static_cast<double>(cell % across) + 0.5) * stride, y = (static_cast<double>(cell / across) + 0.5) * stride;
       const double left = std::max(0.0, x - distance[0]), top = std::max(0.0, y - distance[1]),
@@ -161,15 +171,11 @@ std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir:
       }
     }
   }
-  out = suppress(std::move(out), kOverlap);
-  if (out.size() > kMostAnImage) out.resize(kMostAnImage);
-  return out;
+  return suppress(std::move(out), kOverlap, kMostAnImage);
 }
 
 /// One box for each class of a row that scores enough, as Ultralytics evaluates: columns center, size, (objectness,) classes, in pixels.
 std::vector<Detection> ultralytics(const ir::Tensor& output, Head head) {
-  constexpr double kLeastScore = 0.001;
-  constexpr std::size_t kMost = 300;
   const bool v8 = head == Head::yolov8;
   const std::int64_t rows = output.shape()[v8 ? 2 : 1], columns = output.shape()[v8 ? 1 : 2], first = v8 ? 4 : 5;
   const auto at = [&](std::int64_t row, std::int64_t column) {
@@ -178,16 +184,59 @@ std::vector<Detection> ultralytics(const ir::Tensor& output, Head head) {
   std::vector<Detection> out;
   for (std::int64_t row = 0; row < rows; ++row) {
     const double object = v8 ? 1 : at(row, 4);
-    if (!(object > kLeastScore)) continue;
+    if (!(object > kLeastOfUltralytics)) continue;
     const double x = at(row, 0), y = at(row, 1), w = at(row, 2), h = at(row, 3);
     if (!std::isfinite(x + y + w + h)) continue;
     for (std::int64_t c = first; c < columns; ++c) {
       const double score = object * at(row, c);
-      if (score > kLeastScore) out.push_back({0, c - first, score, {x - w / 2, y - h / 2, w, h}});
+      if (score > kLeastOfUltralytics) out.push_back({0, c - first, score, {x - w / 2, y - h / 2, w, h}});
     }
   }
-  out = suppress(std::move(out), v8 ? 0.7 : 0.6);
-  if (out.size() > kMost) out.resize(kMost);
+  return suppress(std::move(out), v8 ? 0.7 : 0.6, kMostOfUltralytics);
+}
+
+/// YOLOv8's head before its boxes are ready: columns of a row are the logits of the sides' distributions and of the classes, rows are cells of all levels.
+std::vector<Detection> yolov8_raw(const region::Binding& input, const ir::Tensor& output) {
+  const auto [height, width] = size_of(input);
+  const std::int64_t columns = output.shape()[1], rows = output.shape()[2], first = 4 * kBins;
+  const double least = std::log(kLeastOfUltralytics / (1 - kLeastOfUltralytics));  // as a logit
+  const auto at = [&](std::int64_t row, std::int64_t column) { return output.at(column * rows + row); };
+  std::vector<Detection> out;
+  std::int64_t row = 0;
+  for (std::size_t l = 0; l < levels_with(input, rows); ++l) {
+    const int stride = kStrides[l];
+    const std::int64_t across = (width + stride - 1) / stride, down = (height + stride - 1) / stride;
+    for (std::int64_t cell = 0; cell < across * down; ++cell, ++row) {
+      std::int64_t some = first;
+      while (some < columns && !(at(row, some) > least)) ++some;
+      if (some == columns) continue;
+      std::array<double, 4> distance{};  // left, top, right, bottom
+      for (std::int64_t side = 0; side < 4; ++side)
+        distance[static_cast<std::size_t>(side)] =
+            mean_of_bins(kBins, [&](std::int64_t b) { return at(row, side * kBins + b); }) * stride;
+      const auto [left, top, right, bottom] = distance;
+      if (!std::isfinite(left + top + right + bottom)) continue;
+      const double x = (static_cast<double>(cell % across) + 0.5) * stride - left,
+                   y = (static_cast<double>(cell / across) + 0.5) * stride - top;
+      for (std::int64_t c = some; c < columns; ++c) {
+        if (at(row, c) > least) out.push_back({0, c - first, 1 / (1 + std::exp(-at(row, c))), {x, y, left + right, top + bottom}});
+      }
+    }
+  }
+  return suppress(std::move(out), 0.7, kMostOfUltralytics);
+}
+
+/// Boxes that the network has already chosen: left, top, right, bottom in pixels, score, class.
+std::vector<Detection> chosen(const ir::Tensor& output) {
+  std::vector<Detection> out;
+  for (std::int64_t row = 0; row < output.shape()[1]; ++row) {
+    const auto v = [&](std::int64_t c) { return output.at(row * 6 + c); };
+    const double w = v(2) - v(0), h = v(3) - v(1);
+    if (!(v(4) > kLeastOfUltralytics) || !std::isfinite(v(0) + v(1) + w + h) || !(v(5) >= 0 && v(5) < 1e6)) continue;
+    out.push_back({0, static_cast<std::int64_t>(v(5)), v(4), {v(0), v(1), w, h}});
+  }
+  by_score(out);
+  if (out.size() > kMostOfUltralytics) out.resize(kMostOfUltralytics);
   return out;
 }
 
@@ -222,10 +271,11 @@ double average_precision(const std::vector<GroundTruth>& truths, const std::vect
   return categories == 0 ? 0 : sum / categories;
 }
 
-std::vector<Detection> suppress(std::vector<Detection> found, double threshold) {
+std::vector<Detection> suppress(std::vector<Detection> found, double threshold, std::size_t most) {
   by_score(found);
   std::vector<Detection> out;
   for (const Detection& d : found) {
+    if (out.size() == most) break;
     if (std::none_of(out.begin(), out.end(),
                      [&](const Detection& o) { return o.category == d.category && overlap(d.box, o.box, false) > threshold; }))
       out.push_back(d);
@@ -233,7 +283,8 @@ std::vector<Detection> suppress(std::vector<Detection> found, double threshold) 
   return out;
 }
 
-Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs) {
+Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs,
+                     std::int64_t categories) {
   const auto rows = [](const region::Binding& b) {
     const ir::Shape& s = b.type.shape;
     return s.size() == 3 && s[0] == 1 ? s[1] : 0;
@@ -243,8 +294,10 @@ Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vect
     return Head::yolox;
   if (inputs.size() == 1 && outputs.size() == 1 && rows(outputs[0]) > 0) {
     const ir::Shape& s = outputs[0].type.shape;
-    if (s[1] > 4 && levels_with(inputs[0], s[2]) > 0) return Head::yolov8;
+    if (s[1] > 4 && levels_with(inputs[0], s[2]) > 0)
+      return categories > 0 && s[1] == 4 * kBins + categories ? Head::yolov8_raw : Head::yolov8;
     if (s[1] % kAnchors == 0 && s[2] > 5 && levels_with(inputs[0], s[1] / kAnchors) > 0) return Head::yolov5;
+    if (s[2] == 6) return Head::chosen;
   }
   std::map<std::int64_t, std::vector<std::int64_t>> levels;  // cells -> columns of the outputs, in their order
   for (const region::Binding& b : outputs) levels[rows(b)].push_back(rows(b) > 0 ? b.type.shape[2] : 0);
@@ -254,12 +307,15 @@ Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vect
     return Head::nanodet;
   std::string text;
   for (const region::Binding& b : outputs) text += fmt::format(" \"{}\" {}", b.name, ir::to_string(b.type));
-  return fail(ErrorKind::usage, fmt::format("map50: no head that is known has the outputs{}\n  known are YOLOX ([1, cells, 5 + "
-                                            "classes]), YOLOv5 ([1, 3 x cells, 5 + classes]), YOLOv8 and YOLO11 ([1, 4 + "
-                                            "classes, cells]) and NanoDet (for each level [1, cells, classes] and [1, cells, 4 x "
-                                            "bins])\n  measure others with a file of your own: "
-                                            "--metric FILE.py",
-                                            text));
+  return fail(
+      ErrorKind::usage,
+      fmt::format("map50: no head that is known has the outputs{}\n  known are YOLOX ([1, cells, 5 + "
+                  "classes]), YOLOv5 ([1, 3 x cells, 5 + classes]), YOLOv8 and YOLO11 ([1, 4 + "
+                  "classes, cells], or [1, 64 + classes, cells] before the boxes are ready), boxes that the network has chosen "
+                  "([1, boxes, 6]: two corners, score, class) and NanoDet (for each level [1, cells, classes] and [1, cells, 4 x "
+                  "bins])\n  measure others with a file of your own: "
+                  "--metric FILE.py",
+                  text));
 }
 
 std::int64_t classes_of(Head head, const std::vector<region::Binding>& outputs) {
@@ -268,6 +324,8 @@ std::int64_t classes_of(Head head, const std::vector<region::Binding>& outputs) 
     case Head::yolox:
     case Head::yolov5: return s[2] - 5;
     case Head::yolov8: return s[1] - 4;
+    case Head::yolov8_raw: return s[1] - 4 * kBins;
+    case Head::chosen: return 0;
     case Head::nanodet: return s[2];
   }
   return 0;
@@ -321,6 +379,8 @@ std::vector<Detection> decode(Head head, const region::Binding& input, std::span
     case Head::nanodet: return nanodet(input, outputs);
     case Head::yolov5:
     case Head::yolov8: return ultralytics(outputs[0], head);
+    case Head::yolov8_raw: return yolov8_raw(input, outputs[0]);
+    case Head::chosen: return chosen(outputs[0]);
   }
   return {};
 }

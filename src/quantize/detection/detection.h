@@ -1,8 +1,9 @@
-// Accuracy of detectors: COCO's average precision, and boxes out of the heads of YOLOX, NanoDet, YOLOv5, YOLOv8 and YOLO11.
+// Accuracy of detectors: COCO's average precision, and boxes out of the heads of YOLOX, NanoDet, YOLOv5, YOLOv8 and YOLO11, and of networks that choose boxes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -37,17 +38,23 @@ struct GroundTruth {
 [[nodiscard]] double average_precision(const std::vector<GroundTruth>& truths, const std::vector<Detection>& found,
                                        double threshold = 0.5);
 
-/// Of boxes of one category that overlap by more than `threshold`, only the one with the highest score stays. By falling score.
-[[nodiscard]] std::vector<Detection> suppress(std::vector<Detection> found, double threshold);
+/// Of boxes of one category that overlap by more than `threshold`, only the one with the highest score stays. By falling score, and at most
+/// `most` of all categories together. Cost: the boxes found times those that stay; an untrained network finds a box for each class of each cell.
+[[nodiscard]] std::vector<Detection> suppress(std::vector<Detection> found, double threshold,
+                                              std::size_t most = std::numeric_limits<std::size_t>::max());
 
 /// How a detector's outputs become boxes.
-enum class Head { yolox, nanodet, yolov5, yolov8 };
+enum class Head { yolox, nanodet, yolov5, yolov8, yolov8_raw, chosen };
 
 /// Reads the head from the shapes of a network's inputs and outputs: one [1, cells, 5 + classes] (YOLOX: center, log size, objectness,
 /// classes), or pairs [1, cells, classes] and [1, cells, 4 * bins] (NanoDet: scores; distributions of the distances to four sides), with
 /// a cell for each 8, 16, 32 (and 64) pixels of the input; one [1, 3 * cells, 5 + classes] (YOLOv5) or [1, 4 + classes, cells] (YOLOv8 and YOLO11), whose
-/// boxes and scores are ready (Ultralytics' export). `usage` for others, naming what is there.
-[[nodiscard]] Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs);
+/// boxes and scores are ready (Ultralytics' export); one [1, boxes, 6] (corners, score and class of boxes that the network has chosen: Ultralytics' exports with
+/// nms=True, YOLOv10, YOLO26). `categories`: of the labels, 0 if unknown. [1, 64 + categories, cells] is YOLOv8's head with logits instead of boxes and scores.
+/// `usage` for others, naming what is there.
+[[nodiscard]] Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs,
+                                   std::int64_t categories = 0);
+/// How many classes the shapes tell; 0: they do not (Head::chosen).
 [[nodiscard]] std::int64_t classes_of(Head head, const std::vector<region::Binding>& outputs);
 [[nodiscard]] Result<Head> head_of(const ir::Graph& graph);  ///< the same of its inputs and outputs
 

@@ -112,13 +112,14 @@ class Version:
 
     def rows_of(self, inputs: Arrays, datatypes: Dict[str, str]) -> int:
         """Checks names, types and shapes of a request against the model; its rows (0: the model is not batched)."""
+        for name in inputs:  # before what is missing: it may be a misspelled name
+            if name not in self.inputs:
+                raise BadRequest(f"model {self.name!r} has no input {name!r}; it has {', '.join(map(repr, self.inputs))}")
         missing = [n for n in self.inputs if n not in inputs]
         if missing:
             raise BadRequest(f"input {missing[0]!r} of model {self.name!r} is missing")
         rows = 0
         for name, array in inputs.items():
-            if name not in self.inputs:
-                raise BadRequest(f"model {self.name!r} has no input {name!r}; it has {', '.join(map(repr, self.inputs))}")
             if datatypes[name] != self.datatypes[name]:
                 raise BadRequest(f"input {name!r} is {datatypes[name]}, the model wants {self.datatypes[name]}")
             want = [-1 if d is None else int(d) for d in self.inputs[name]["shape"]]
