@@ -15,9 +15,9 @@ build: setup          ## the library, the command, the Python package and the te
 setup-run:            ## install what `make run` needs and nothing else
 	@scripts/setup.sh run
 
-run: setup-run        ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
-	@scripts/build.sh release $(JOBS) octavo_command
-	@scripts/run_demo.sh build/release
+run:                  ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
+	@scripts/setup.sh compile
+	@scripts/setup.sh run & setup=$$!; scripts/build.sh release $(JOBS) octavo_command || { wait; exit 1; }; wait $$setup && scripts/run_demo.sh build/release
 
 test: build           ## every test except the long ones
 	@scripts/run_tests.sh build/release $(JOBS)

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# setup.sh [run]: installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
-# `run`: what the command and its demonstration need. Without it: also what the Python package, the tests and the benchmarks need.
+# setup.sh [compile|run]: installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
+# `compile`: what compiling the command needs. `run`: also what its demonstration needs. Without either: also what the Python package, the tests and the
+# benchmarks need.
 # Says what it does; a second run finds nothing to do and takes a fraction of a second. Asks nothing, reads no input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ cmake ninja-build ccache libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev
+packages=(g++ cmake ninja-build libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev
   nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libssl-dev python3-venv)
-requirements=(requirements-run.txt)
-if [[ ${1:-} != run ]]; then
-  packages+=(libnghttp2-dev libgtest-dev openssl python3-dev g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
-  requirements=(requirements.txt requirements-run.txt requirements-serving.txt)
+requirements=(requirements-run.txt requirements-compile.txt)
+if [[ ${1:-} == compile ]]; then
+  requirements=(requirements-compile.txt)
+elif [[ ${1:-} != run ]]; then
+  packages+=(ccache libnghttp2-dev libgtest-dev openssl python3-dev g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
+  requirements=(requirements.txt requirements-run.txt requirements-compile.txt requirements-serving.txt)
 fi
 
 if command -v dpkg-query >/dev/null; then
@@ -45,14 +48,18 @@ else
   done
 fi
 
-# One file for each set that is installed. The whole set contains the one of `run`.
+# One file for each set that is installed. A larger set contains the smaller ones.
 digest() { { cat "$@"; python3 --version; } | sha256sum | cut -d' ' -f1; }
-whole=$(digest requirements.txt requirements-run.txt requirements-serving.txt)
+whole=$(digest requirements.txt requirements-run.txt requirements-compile.txt requirements-serving.txt)
+of_run=$(digest requirements-run.txt requirements-compile.txt)
 want=$(digest "${requirements[@]}")
 have=$(cat .venv/requirements.sha256 2>/dev/null || true)
+[[ ${1:-} != compile || $have != "$of_run" ]] || want=$of_run
 if [[ ! -x .venv/bin/python || ($have != "$want" && $have != "$whole") ]]; then
   echo "setup: installing ${requirements[0]} into .venv"
-  python3 -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r "${requirements[0]}" </dev/null
+  [[ $(.venv/bin/python --version 2>/dev/null) == "$(python3 --version)" ]] || python3 -m venv .venv
+  # The demonstration imports few modules, which are compiled then. Tests import many, in many processes.
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile -r "${requirements[0]}" </dev/null
+  [[ $want != "$whole" ]] || .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true  # some packages have files of other Pythons
   echo "$want" >.venv/requirements.sha256
 fi

@@ -54,7 +54,7 @@ def main():
         sys.exit("error: page.html: needs one @@octavo-data@@, and no )octavo\"")
     pieces = [html[i:i + PIECE] for i in range(0, len(html), PIECE)]
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(f'R"octavo({p})octavo",\n' for p in pieces), encoding="utf-8")
+    out.write_text("".join(f'R"octavo({p})octavo"sv,\n' for p in pieces), encoding="utf-8")
 
 
 if __name__ == "__main__":

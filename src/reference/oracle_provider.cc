@@ -36,6 +36,11 @@ std::byte* element(const Memory& m, const TensorRef& r, const ir::Shape& index) 
   return m.at(r) + at * static_cast<std::int64_t>(ir::size_of(r.dtype));
 }
 
+// A code, an element of one byte, where the strides are known.
+int code(const std::byte* p, bool is_signed = false) {
+  return is_signed ? static_cast<int>(get<std::int8_t>(p)) : static_cast<int>(get<std::uint8_t>(p));
+}
+
 Scalar load(const std::byte* p, DType t) {
   Scalar s{};
   switch (t) {
@@ -206,16 +211,17 @@ class Oracle final : public region::HostKernel {
     const TensorRef& k = *s.anchor.weights;
     const std::int32_t zx = x.quantizer->zero_point[0], zw = weight_zero(s, o[1]);
     const std::int64_t first = o[1] / (s.space[1] / w.group) * k.dims[1];
+    const std::byte *px = m.at(x) + o[0] * x.strides[0] + first * x.strides[1], *pk = m.at(k) + o[1] * k.strides[0];
     std::int32_t sum = 0;
-    for (std::int64_t c = 0; c < k.dims[1]; ++c) {
-      for (std::int64_t i = 0; i < k.dims[2]; ++i) {
-        for (std::int64_t j = 0; j < k.dims[3]; ++j) {
-          const std::int64_t y = o[2] * w.strides[0] - w.pads[0] + i * w.dilations[0],
-                             z = o[3] * w.strides[1] - w.pads[1] + j * w.dilations[1];
-          if (y < 0 || y >= x.dims[2] || z < 0 || z >= x.dims[3]) continue;
-          sum += (get<std::uint8_t>(element(m, x, {o[0], first + c, y, z})) - zx) *
-                 (get<std::int8_t>(element(m, k, {o[1], c, i, j})) - zw);
-        }
+    for (std::int64_t i = 0; i < k.dims[2]; ++i) {
+      const std::int64_t y = o[2] * w.strides[0] - w.pads[0] + i * w.dilations[0];
+      if (y < 0 || y >= x.dims[2]) continue;
+      for (std::int64_t j = 0; j < k.dims[3]; ++j) {
+        const std::int64_t z = o[3] * w.strides[1] - w.pads[1] + j * w.dilations[1];
+        if (z < 0 || z >= x.dims[3]) continue;
+        const std::byte *at = px + y * x.strides[2] + z * x.strides[3], *by = pk + i * k.strides[2] + j * k.strides[3];
+        for (std::int64_t c = 0; c < k.dims[1]; ++c)
+          sum += (code(at + c * x.strides[1]) - zx) * (code(by + c * k.strides[1], true) - zw);
       }
     }
     return sum;
@@ -232,11 +238,10 @@ class Oracle final : public region::HostKernel {
     };
     ir::Shape left = place(a), right = place(b);
     left[left.size() - 2] = o[o.size() - 2], right.back() = o.back();
+    const std::byte *pa = element(m, a, left), *pb = element(m, b, right);
+    const std::int64_t step_a = a.strides.back(), step_b = b.strides[right.size() - 2];
     std::int32_t sum = 0;
-    for (std::int64_t k = 0; k < a.dims.back(); ++k) {
-      left.back() = right[right.size() - 2] = k;
-      sum += (get<std::uint8_t>(element(m, a, left)) - za) * (get<std::uint8_t>(element(m, b, right)) - zb);
-    }
+    for (std::int64_t k = 0; k < a.dims.back(); ++k) sum += (code(pa + k * step_a) - za) * (code(pb + k * step_b) - zb);
     return sum;
   }
 
@@ -246,16 +251,17 @@ class Oracle final : public region::HostKernel {
     const TensorRef& k = *s.anchor.weights;
     const std::int64_t per_group = x.dims[1] / w.group, g = o[1] / k.dims[1], oc = o[1] % k.dims[1];
     const std::int32_t zx = x.quantizer->zero_point[0], zw = weight_zero(s, oc);
+    const std::byte *px = m.at(x) + o[0] * x.strides[0], *pk = m.at(k) + oc * k.strides[1];
     std::int32_t sum = 0;
-    for (std::int64_t c = g * per_group; c < (g + 1) * per_group; ++c) {
-      for (std::int64_t i = 0; i < k.dims[2]; ++i) {
-        for (std::int64_t j = 0; j < k.dims[3]; ++j) {
-          const std::int64_t y = o[2] + w.pads[0] - i * w.dilations[0], z = o[3] + w.pads[1] - j * w.dilations[1];
-          if (y < 0 || z < 0 || y % w.strides[0] != 0 || z % w.strides[1] != 0) continue;
-          if (y / w.strides[0] >= x.dims[2] || z / w.strides[1] >= x.dims[3]) continue;
-          sum += (get<std::uint8_t>(element(m, x, {o[0], c, y / w.strides[0], z / w.strides[1]})) - zx) *
-                 (get<std::int8_t>(element(m, k, {c, oc, i, j})) - zw);
-        }
+    for (std::int64_t i = 0; i < k.dims[2]; ++i) {
+      for (std::int64_t j = 0; j < k.dims[3]; ++j) {
+        const std::int64_t y = o[2] + w.pads[0] - i * w.dilations[0], z = o[3] + w.pads[1] - j * w.dilations[1];
+        if (y < 0 || z < 0 || y % w.strides[0] != 0 || z % w.strides[1] != 0) continue;
+        if (y / w.strides[0] >= x.dims[2] || z / w.strides[1] >= x.dims[3]) continue;
+        const std::byte* at = px + y / w.strides[0] * x.strides[2] + z / w.strides[1] * x.strides[3];
+        const std::byte* by = pk + i * k.strides[2] + j * k.strides[3];
+        for (std::int64_t c = g * per_group; c < (g + 1) * per_group; ++c)
+          sum += (code(at + c * x.strides[1]) - zx) * (code(by + c * k.strides[0], true) - zw);
       }
     }
     return sum;
@@ -264,13 +270,14 @@ class Oracle final : public region::HostKernel {
   static std::int32_t window_sum(const Memory& m, const Stage& s, const ir::Shape& o) {
     const auto& w = s.anchor.as<ir::Window>();
     const TensorRef& x = s.anchor.inputs[0];
+    const std::byte* px = m.at(x) + o[0] * x.strides[0] + o[1] * x.strides[1];
     std::int32_t sum = 0;
     for (std::int64_t i = 0; i < w.kernel[0]; ++i) {
       for (std::int64_t j = 0; j < w.kernel[1]; ++j) {
         const std::int64_t y = o[2] * w.strides[0] - w.pads[0] + i * w.dilations[0],
                            z = o[3] * w.strides[1] - w.pads[1] + j * w.dilations[1];
         if (y < 0 || y >= x.dims[2] || z < 0 || z >= x.dims[3]) continue;
-        sum += get<std::uint8_t>(element(m, x, {o[0], o[1], y, z})) - x.quantizer->zero_point[0];
+        sum += code(px + y * x.strides[2] + z * x.strides[3]) - x.quantizer->zero_point[0];
       }
     }
     return sum;
@@ -290,11 +297,12 @@ class Oracle final : public region::HostKernel {
         base[d] = o[out];
       if (!reduced || keep) ++out;
     }
+    const std::byte* px = element(m, x, base);
     std::int32_t sum = 0;
     do {
-      ir::Shape at = base;
-      for (std::size_t d = 0; d < at.size(); ++d) at[d] += index[d];
-      sum += get<std::uint8_t>(element(m, x, at)) - x.quantizer->zero_point[0];
+      std::int64_t at = 0;
+      for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * x.strides[d];
+      sum += code(px + at) - x.quantizer->zero_point[0];
     } while (next(index, extent));
     return sum;
   }

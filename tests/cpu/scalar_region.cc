@@ -114,8 +114,13 @@ program::Scalar conv(const Stage& s, const Memory& m, const Index& out) {
   ir::Shape kernel(w.dims.begin() + 2, w.dims.end());
   std::int64_t acc_i = 0;
   double acc_f = 0;
+  // The first element that each tap reads; channels follow by their strides.
+  Index xi(2 + spatial), wi(2 + spatial);
+  xi[0] = out[0], xi[1] = g * per_group_in;
+  wi[0] = transposed ? xi[1] : out[1], wi[1] = transposed ? out[1] % per_group_out : 0;
+  const std::int64_t x_step = x.strides[1] * static_cast<std::int64_t>(ir::size_of(x.dtype)),
+                     w_step = w.strides[transposed ? 0 : 1] * static_cast<std::int64_t>(ir::size_of(w.dtype));
   each_index(kernel, [&](const Index& k) {
-    Index xi{out[0], 0};
     for (std::size_t d = 0; d < spatial; ++d) {
       std::int64_t i;
       if (transposed) {
@@ -126,13 +131,10 @@ program::Scalar conv(const Stage& s, const Memory& m, const Index& out) {
         i = out[2 + d] * strides[d] - pads[d] + k[d] * dilations[d];
       }
       if (i < 0 || i >= x.dims[2 + d]) return;
-      xi.push_back(i);
+      xi[2 + d] = i, wi[2 + d] = k[d];
     }
-    for (std::int64_t c = 0; c < per_group_in; ++c) {
-      xi[1] = g * per_group_in + c;
-      Index wi = transposed ? Index{xi[1], out[1] % per_group_out} : Index{out[1], c};
-      wi.insert(wi.end(), k.begin(), k.end());
-      const std::byte *px = address(m, x, xi), *pw = address(m, w, wi);
+    const std::byte *px = address(m, x, xi), *pw = address(m, w, wi);
+    for (std::int64_t c = 0; c < per_group_in; ++c, px += x_step, pw += w_step) {
       if (s.anchor.integer) {
         acc_i += (read_int(px, x.dtype) - zx) * (read_int(pw, w.dtype) - zw);
       } else {
@@ -198,14 +200,14 @@ program::Scalar pool(const Stage& s, const Memory& m, const Index& out) {
   const bool include = window.count_include_pad;
   Fold fold{s, x};
   std::int64_t divisor = 0;
+  Index xi(out);
   each_index(kernel, [&](const Index& k) {
-    Index xi{out[0], out[1]};
     bool inside = true, padded = true;
     for (std::size_t d = 0; d < spatial; ++d) {
       const std::int64_t i = out[2 + d] * strides[d] - pads[d] + k[d] * dilations[d];
       inside = inside && i >= 0 && i < x.dims[2 + d];
       padded = padded && i < x.dims[2 + d] + pads[spatial + d];
-      xi.push_back(i);
+      xi[2 + d] = i;
     }
     divisor += include ? padded : inside;
     if (inside) fold.add(address(m, x, xi));
@@ -229,9 +231,9 @@ program::Scalar reduce(const Stage& s, const Memory& m, const Index& out) {
     if (!reduced) base[k] = out[keep ? k : next++];
   }
   Fold fold{s, x};
+  Index xi(base);
   each_index(window, [&](const Index& k) {
-    Index xi = base;
-    for (std::size_t d = 0; d < k.size(); ++d) xi[d] += k[d];
+    for (std::size_t d = 0; d < k.size(); ++d) xi[d] = base[d] + k[d];
     fold.add(address(m, x, xi));
   });
   return fold.result(fold.n);

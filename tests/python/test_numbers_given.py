@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import octavo
 import pytest
-from octavo._serve_command import parser
+from octavo._serve_command import main, parser
 from octavo.serve._settings import Settings
 
 FP32 = pathlib.Path(__file__).resolve().parents[2] / "examples/digits/digits_fp32.onnx"
@@ -78,8 +78,21 @@ def test_threads_of_an_engine_file(engine, tmp_path):
 
 
 @pytest.mark.parametrize("option", [a.option_strings[0] for a in parser()._actions if a.type in (int, float)] + ["--batch"])
-def test_options_of_serve(option):
+def test_options_of_serve(option, capsys, monkeypatch):
+    async def started(_, **__):  # a server that an option did not stop
+        raise AssertionError(f"{option} was taken")
+
+    monkeypatch.setattr("octavo.serve.Server.run", started)
     for value in ("nan", "-inf", "1e400", "", "-7"):
-        code = "import sys; from octavo._serve_command import main; sys.exit(main(sys.argv[1:]))"
-        done = subprocess.run([sys.executable, "-c", code, str(FP32), f"{option}={value}"], capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 2 and (option in done.stderr or option[2:].removesuffix("-ms").removesuffix("-mb").replace("-", "_") in done.stderr), (value, done.stderr[-300:])
+        try:
+            code = main([str(FP32), f"{option}={value}"])
+        except SystemExit as stop:
+            code = stop.code
+        told = capsys.readouterr().err
+        assert code == 2 and (option in told or option[2:].removesuffix("-ms").removesuffix("-mb").replace("-", "_") in told), (value, told[-300:])
+
+
+def test_options_of_serve_in_a_process():
+    done = subprocess.run([sys.executable, "-c", "import sys; from octavo._serve_command import main; sys.exit(main(sys.argv[1:]))", str(FP32), "--timeout=nan"],
+                          capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "timeout" in done.stderr, done.stderr[-300:]

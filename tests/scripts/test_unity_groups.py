@@ -47,7 +47,7 @@ def test_who_imports_a_namespace_stays_alone(tmp_path):
 
 
 def test_groups_are_bounded(tmp_path):
-    assert len(set(groups(tmp_path, **{f"f{i}": f"int f{i}();\n" for i in range(25)}))) == 3
-    long = "int x;\n" * 1500
+    assert len(set(groups(tmp_path, **{f"f{i}": f"int f{i}();\n" for i in range(40)}))) == 3
+    long = "int x;\n" * 1600
     a, b = groups(tmp_path, a=long, b=long.replace("x", "y"))
     assert a != b

@@ -19,6 +19,7 @@ namespace octavo::cli {
 namespace {
 
 using nlohmann::json;
+using std::string_view_literals::operator""sv;  // whose length the compiler need not count
 
 /// The page without its data, in pieces, as scripts/view_template.py makes it: "..." stands where the documents go.
 constexpr std::string_view kTemplate[] = {

@@ -88,10 +88,14 @@ void Histogram::merge(const Histogram& other) {
     return;
   }
   widen(other.exponent_);
-  const int shift = std::min(exponent_ - other.exponent_, 30);
-  for (int k = 0; k < kSide; ++k) {
-    bins_[static_cast<std::size_t>(kSide + (k >> shift))] += other.above(k);
-    bins_[static_cast<std::size_t>(kSide - 1 - (k >> shift))] += other.below(k);
+  if (exponent_ == other.exponent_) {  // nearly always
+    for (std::size_t i = 0; i < bins_.size(); ++i) bins_[i] += other.bins_[i];
+  } else {
+    const int shift = std::min(exponent_ - other.exponent_, 30);
+    for (int k = 0; k < kSide; ++k) {
+      bins_[static_cast<std::size_t>(kSide + (k >> shift))] += other.above(k);
+      bins_[static_cast<std::size_t>(kSide - 1 - (k >> shift))] += other.below(k);
+    }
   }
   count_ += other.count_;
   min_ = std::min(min_, other.min_);

@@ -87,6 +87,10 @@ class Runner {
     hooks_.trap = [](const char* text) { running->stop(text); };
   }
 
+  static void checked(const void* p, unsigned n, bool write, bool aligned) {
+    if (!running->fibers_.on_stack(p)) running->access(p, n, write, aligned);
+  }
+
   std::string run(unsigned seed) {
     running = this;
     *kernel_.hooks = &hooks_;
@@ -455,6 +459,49 @@ class Runner {
 Runner* Runner::running = nullptr;
 
 }  // namespace
+
+#if !defined(__SANITIZE_THREAD__)
+// What the compiler calls before each access of memory in kernels (device.h). Programs export these (CMakeLists.txt).
+static void checked(const void* p, unsigned n, bool write, bool aligned) {
+  Runner::checked(p, n, write, aligned);
+}
+#define OCTAVO_EXPORTED extern "C" __attribute__((visibility("default"), used)) void
+#define OCTAVO_ACCESS(n)                               \
+  OCTAVO_EXPORTED __tsan_read##n(void* p) {            \
+    checked(p, n, false, true);                        \
+  }                                                    \
+  OCTAVO_EXPORTED __tsan_write##n(void* p) {           \
+    checked(p, n, true, true);                         \
+  }                                                    \
+  OCTAVO_EXPORTED __tsan_unaligned_read##n(void* p) {  \
+    checked(p, n, false, false);                       \
+  }                                                    \
+  OCTAVO_EXPORTED __tsan_unaligned_write##n(void* p) { \
+    checked(p, n, true, false);                        \
+  }                                                    \
+  OCTAVO_EXPORTED __tsan_volatile_read##n(void* p) {   \
+    checked(p, n, false, true);                        \
+  }                                                    \
+  OCTAVO_EXPORTED __tsan_volatile_write##n(void* p) {  \
+    checked(p, n, true, true);                         \
+  }
+OCTAVO_ACCESS(1)
+OCTAVO_ACCESS(2)
+OCTAVO_ACCESS(4)
+OCTAVO_ACCESS(8)
+OCTAVO_ACCESS(16)
+OCTAVO_EXPORTED __tsan_read_range(void* p, unsigned long n) {
+  checked(p, static_cast<unsigned>(n), false, false);
+}
+OCTAVO_EXPORTED __tsan_write_range(void* p, unsigned long n) {
+  checked(p, static_cast<unsigned>(n), true, false);
+}
+OCTAVO_EXPORTED __tsan_func_entry(void*) {}
+OCTAVO_EXPORTED __tsan_func_exit() {}
+OCTAVO_EXPORTED __tsan_init() {}
+#undef OCTAVO_ACCESS
+#undef OCTAVO_EXPORTED
+#endif
 
 std::string run_grid(const HostKernel& kernel, const Grid& grid, const std::vector<void*>& parameters, GlobalMemory& memory,
                      unsigned seed) {

@@ -1,6 +1,7 @@
 // CUDA C++ as the host compiler understands it: put in front of the text of kernels, together with the host's form of the functions
 // that every text may use (cuda/text/prelude.inc). The text is compiled with -fsanitize=thread, but linked without its library: the
-// __tsan_* calls that the compiler puts before each access of memory come here and go to the emulation's checks.
+// __tsan_* calls that the compiler puts before each access of memory are the emulation's checks (block.cc).
+// Every text is compiled with this file, without optimization: functions are inline, so that those that a text does not call cost nothing.
 #pragma once
 
 #include "hooks.h"
@@ -16,6 +17,8 @@
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define OCTAVO_UNCHECKED __attribute__((no_sanitize("thread")))
+// Of a call whose structure goes to memory the compiler checks no write, of an assignment it does: such functions are part of their callers.
+#define OCTAVO_AGGREGATE static inline __attribute__((always_inline))
 
 extern "C" {
 __attribute__((visibility("default"))) OctavoHooks* octavo_hooks = nullptr;
@@ -25,39 +28,6 @@ __attribute__((visibility("default"))) OCTAVO_UNCHECKED void octavo_static_share
   *begin = __start_octavo_shared;
   *end = __stop_octavo_shared;
 }
-#define OCTAVO_ACCESS(size, type)                               \
-  OCTAVO_UNCHECKED void __tsan_read##size(void* p) {            \
-    octavo_hooks->access(p, size, 0, 1);                        \
-  }                                                             \
-  OCTAVO_UNCHECKED void __tsan_write##size(void* p) {           \
-    octavo_hooks->access(p, size, 1, 1);                        \
-  }                                                             \
-  OCTAVO_UNCHECKED void __tsan_unaligned_read##size(void* p) {  \
-    octavo_hooks->access(p, size, 0, 0);                        \
-  }                                                             \
-  OCTAVO_UNCHECKED void __tsan_unaligned_write##size(void* p) { \
-    octavo_hooks->access(p, size, 1, 0);                        \
-  }                                                             \
-  OCTAVO_UNCHECKED void __tsan_volatile_read##size(void* p) {   \
-    octavo_hooks->access(p, size, 0, 1);                        \
-  }                                                             \
-  OCTAVO_UNCHECKED void __tsan_volatile_write##size(void* p) {  \
-    octavo_hooks->access(p, size, 1, 1);                        \
-  }
-OCTAVO_ACCESS(1, unsigned char)
-OCTAVO_ACCESS(2, unsigned short)
-OCTAVO_ACCESS(4, unsigned)
-OCTAVO_ACCESS(8, unsigned long)
-OCTAVO_ACCESS(16, unsigned long)
-OCTAVO_UNCHECKED void __tsan_read_range(void* p, unsigned long n) {
-  octavo_hooks->access(p, (unsigned)n, 0, 0);
-}
-OCTAVO_UNCHECKED void __tsan_write_range(void* p, unsigned long n) {
-  octavo_hooks->access(p, (unsigned)n, 1, 0);
-}
-OCTAVO_UNCHECKED void __tsan_func_entry(void*) {}
-OCTAVO_UNCHECKED void __tsan_func_exit() {}
-OCTAVO_UNCHECKED void __tsan_init() {}
 }
 
 #define threadIdx (octavo_hooks->thread->thread)
@@ -66,18 +36,18 @@ OCTAVO_UNCHECKED void __tsan_init() {}
 #define gridDim (octavo_hooks->thread->grid_dim)
 
 // Vector types
-#define OCTAVO_VECTOR(name, scalar, alignment2, alignment4)                      \
-  struct __align__(alignment2) name##2 {                                         \
-    scalar x, y;                                                                 \
-  };                                                                             \
-  struct __align__(alignment4) name##4 {                                         \
-    scalar x, y, z, w;                                                           \
-  };                                                                             \
-  static inline name##2 make_##name##2(scalar x, scalar y) {                     \
-    return {x, y};                                                               \
-  }                                                                              \
-  static inline name##4 make_##name##4(scalar x, scalar y, scalar z, scalar w) { \
-    return {x, y, z, w};                                                         \
+#define OCTAVO_VECTOR(name, scalar, alignment2, alignment4)                         \
+  struct __align__(alignment2) name##2 {                                            \
+    scalar x, y;                                                                    \
+  };                                                                                \
+  struct __align__(alignment4) name##4 {                                            \
+    scalar x, y, z, w;                                                              \
+  };                                                                                \
+  OCTAVO_AGGREGATE name##2 make_##name##2(scalar x, scalar y) {                     \
+    return {x, y};                                                                  \
+  }                                                                                 \
+  OCTAVO_AGGREGATE name##4 make_##name##4(scalar x, scalar y, scalar z, scalar w) { \
+    return {x, y, z, w};                                                            \
   }
 OCTAVO_VECTOR(char, signed char, 2, 4)
 OCTAVO_VECTOR(uchar, unsigned char, 2, 4)
@@ -187,43 +157,43 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   return c;
 }
 template <class T>
-static inline T __ldg(const T* p) {
+OCTAVO_AGGREGATE T __ldg(const T* p) {
   return *p;
 }
 template <class T>
-static inline T __ldcg(const T* p) {
+OCTAVO_AGGREGATE T __ldcg(const T* p) {
   return *p;
 }
 template <class T>
-static inline T __ldcs(const T* p) {
+OCTAVO_AGGREGATE T __ldcs(const T* p) {
   return *p;
 }
 template <class T>
-static inline void __stcs(T* p, T v) {
+OCTAVO_AGGREGATE void __stcs(T* p, T v) {
   *p = v;
 }
 template <class T>
-static inline void __stcg(T* p, T v) {
+OCTAVO_AGGREGATE void __stcg(T* p, T v) {
   *p = v;
 }
 
 // Atomics: blocks run one after the other and fibers switch at collectives only, so a plain read and write is atomic.
 template <class T>
-OCTAVO_UNCHECKED static T atomicAdd(T* p, T v) {
+OCTAVO_UNCHECKED static inline T atomicAdd(T* p, T v) {
   octavo_hooks->atomic(p, sizeof(T));
   const T old = *p;
   *p = old + v;
   return old;
 }
 template <class T>
-OCTAVO_UNCHECKED static T atomicMax(T* p, T v) {
+OCTAVO_UNCHECKED static inline T atomicMax(T* p, T v) {
   octavo_hooks->atomic(p, sizeof(T));
   const T old = *p;
   if (v > old) *p = v;
   return old;
 }
 template <class T>
-OCTAVO_UNCHECKED static T atomicExch(T* p, T v) {
+OCTAVO_UNCHECKED static inline T atomicExch(T* p, T v) {
   octavo_hooks->atomic(p, sizeof(T));
   const T old = *p;
   *p = v;
@@ -251,7 +221,7 @@ struct OctavoShuffle {
   unsigned value, result;
   int from;  ///< lane
 };
-OCTAVO_UNCHECKED static void octavo_shuffle_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_shuffle_together(void** lanes) {
   for (int i = 0; i < 32; ++i) {
     auto* s = (OctavoShuffle*)lanes[i];
     if (s == nullptr) continue;
@@ -262,7 +232,7 @@ OCTAVO_UNCHECKED static void octavo_shuffle_together(void** lanes) {
   }
 }
 template <class T>
-OCTAVO_UNCHECKED static T octavo_shuffle(unsigned mask, T v, int from, int line) {
+OCTAVO_UNCHECKED static inline T octavo_shuffle(unsigned mask, T v, int from, int line) {
   static_assert(sizeof(T) == 4, "shuffles of 4-byte values");
   OctavoShuffle s{__builtin_bit_cast(unsigned, v), 0, from};
   octavo_hooks->collective(mask, line, &s, octavo_shuffle_together);
@@ -280,7 +250,7 @@ OCTAVO_UNCHECKED static inline int octavo_lane() {
 struct OctavoVote {
   unsigned predicate, ballot;
 };
-OCTAVO_UNCHECKED static void octavo_vote_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_vote_together(void** lanes) {
   unsigned ballot = 0;
   for (int i = 0; i < 32; ++i)
     if (lanes[i] != nullptr && ((OctavoVote*)lanes[i])->predicate) ballot |= 1u << i;

@@ -13,7 +13,7 @@ struct OctavoThread {
 struct OctavoHooks {
   const OctavoThread* thread;  ///< of the running fiber
   void* dynamic_shared;
-  /// Before each access of memory. `aligned`: the instruction faults unless the address is a multiple of `bytes`.
+  /// Before an access of memory by code without __tsan_* calls. `aligned`: the instruction faults unless the address is a multiple of `bytes`.
   void (*access)(const void* address, unsigned bytes, int write, int aligned);
   /// Before an atomic operation on global or shared memory.
   void (*atomic)(const void* address, unsigned bytes);

@@ -54,7 +54,7 @@ OCTAVO_DEVICE void octavo_copy_wait() {
 #define octavo_signal_copies(signal) octavo_hooks->signal_copies(signal)
 #define octavo_signal_wait(signal, parity) octavo_hooks->signal_wait(signal, parity, __LINE__)
 #define octavo_copy_bulk(shared, global, bytes, signal) octavo_hooks->copy_bulk(shared, global, bytes, signal)
-OCTAVO_UNCHECKED static void octavo_signal_arrive_at(int line, void* signal, int lane) {
+OCTAVO_UNCHECKED static inline void octavo_signal_arrive_at(int line, void* signal, int lane) {
   octavo_syncwarp(line);
   if (lane == 0) octavo_hooks->signal_arrive(signal);
 }
@@ -66,7 +66,7 @@ struct OctavoMatrices {
   unsigned* r;
   int count;
 };
-OCTAVO_UNCHECKED static void octavo_matrices_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_matrices_together(void** lanes) {
   for (int l = 0; l < 32; ++l) {
     auto* mine = (OctavoMatrices*)lanes[l];
     if (mine == nullptr) return octavo_hooks->trap("ldmatrix without all lanes of the warp");
@@ -77,7 +77,7 @@ OCTAVO_UNCHECKED static void octavo_matrices_together(void** lanes) {
   }
 }
 template <int count>
-OCTAVO_UNCHECKED static void octavo_matrices_at(int line, unsigned (&r)[count], const void* row) {
+OCTAVO_UNCHECKED static inline void octavo_matrices_at(int line, unsigned (&r)[count], const void* row) {
   if (octavo_lane() < 8 * count) octavo_hooks->access(row, 16, 0, 1);
   unsigned values[count];  // r may be where other lanes' rows are named
   OctavoMatrices m{row, values, count};
@@ -85,7 +85,7 @@ OCTAVO_UNCHECKED static void octavo_matrices_at(int line, unsigned (&r)[count], 
   for (int k = 0; k < count; ++k) r[k] = values[k];
 }
 #define octavo_load_matrices(r, row) octavo_matrices_at(__LINE__, r, row)
-OCTAVO_UNCHECKED static void octavo_turned_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_turned_together(void** lanes) {
   for (int l = 0; l < 32; ++l) {
     auto* mine = (OctavoMatrices*)lanes[l];
     if (mine == nullptr) return octavo_hooks->trap("ldmatrix without all lanes of the warp");
@@ -97,7 +97,7 @@ OCTAVO_UNCHECKED static void octavo_turned_together(void** lanes) {
     }
   }
 }
-OCTAVO_UNCHECKED static void octavo_turned_at(int line, unsigned (&r)[4], const void* row) {
+OCTAVO_UNCHECKED static inline void octavo_turned_at(int line, unsigned (&r)[4], const void* row) {
   octavo_hooks->access(row, 16, 0, 1);
   unsigned values[4];
   OctavoMatrices m{row, values, 4};
@@ -115,7 +115,7 @@ struct OctavoMma {
 // rows g (a0, a2) and g + 8 (a1, a3); of b, rows 4t..4t+3 (b0) and 16+4t.. (b1) of column g; of c, columns 2t and 2t+1 of rows g
 // (c0, c1) and g + 8 (c2, c3).
 template <class A, class B>
-OCTAVO_UNCHECKED static void octavo_mma_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_mma_together(void** lanes) {
   B b[8][32];
   for (int l = 0; l < 32; ++l) {
     auto* m = (OctavoMma*)lanes[l];
@@ -138,7 +138,7 @@ OCTAVO_UNCHECKED static void octavo_mma_together(void** lanes) {
   }
 }
 template <class A, class B>
-OCTAVO_UNCHECKED static void octavo_mma_at(int line, int (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+OCTAVO_UNCHECKED static inline void octavo_mma_at(int line, int (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   OctavoMma m{c, a, {b0, b1}};
   octavo_hooks->collective(0xffffffffu, line, &m, octavo_mma_together<A, B>);
 }
@@ -155,7 +155,7 @@ struct OctavoRealMma {
 };
 enum class OctavoReal { tf32, bf16, f16 };
 template <OctavoReal type>
-OCTAVO_UNCHECKED static float octavo_element(const unsigned char* row, int k) {
+OCTAVO_UNCHECKED static inline float octavo_element(const unsigned char* row, int k) {
   unsigned bits = 0;
   if (type != OctavoReal::tf32) {
     unsigned short h;
@@ -171,7 +171,7 @@ OCTAVO_UNCHECKED static float octavo_element(const unsigned char* row, int k) {
   return v;
 }
 // Eight products in tf32 and c, each truncated to 23 bits behind the leading one of the largest: what matrix units were seen to do.
-OCTAVO_UNCHECKED static float octavo_truncated_sum(const unsigned char* a, const unsigned char* b, float c) {
+OCTAVO_UNCHECKED static inline float octavo_truncated_sum(const unsigned char* a, const unsigned char* b, float c) {
   double all[9], largest = 0, sum = 0, plain = 0;
   for (int k = 0; k < 9; ++k) {
     all[k] = k == 8 ? (double)c : (double)octavo_element<OctavoReal::tf32>(a, k) * (double)octavo_element<OctavoReal::tf32>(b, k);
@@ -198,7 +198,7 @@ OCTAVO_UNCHECKED static float octavo_truncated_sum(const unsigned char* a, const
   return out;
 }
 template <OctavoReal type>
-OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_real_mma_together(void** lanes) {
   unsigned char b[8][32];
   for (int l = 0; l < 32; ++l) {
     auto* m = (OctavoRealMma*)lanes[l];
@@ -225,7 +225,7 @@ OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
   }
 }
 template <OctavoReal type>
-OCTAVO_UNCHECKED static void octavo_real_mma_at(int line, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+OCTAVO_UNCHECKED static inline void octavo_real_mma_at(int line, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   OctavoRealMma m{c, a, {b0, b1}};
   octavo_hooks->collective(0xffffffffu, line, &m, octavo_real_mma_together<type>);
 }
@@ -406,8 +406,8 @@ struct OctavoPending {
 };
 static OctavoPending octavo_pending[1024];
 template <OctavoReal type, int row, int tiles>
-OCTAVO_UNCHECKED static void octavo_group_multiply_real(float (&sums)[tiles][4], const void* a, int from_a, const void* b,
-                                                        int from_b, int add = 1) {
+OCTAVO_UNCHECKED static inline void octavo_group_multiply_real(float (&sums)[tiles][4], const void* a, int from_a, const void* b,
+                                                               int from_b, int add = 1) {
   OctavoPending& mine = octavo_pending[octavo_thread()];
   const int rows_a = from_a / (8 * row) * (8 * row), rows_b = from_b / (8 * row) * (8 * row);
   if (mine.reals == 256 || (unsigned long)a % 128 != 0 || (unsigned long)b % 128 != 0 || from_a % 32 != 0 || from_b % 32 != 0)
@@ -434,8 +434,8 @@ OCTAVO_DEVICE void octavo_group_multiply_bf16(float (&sums)[tiles][4], const voi
   octavo_group_multiply_real<OctavoReal::bf16, row>(sums, a, from_a, b, from_b, add);
 }
 template <int tiles>
-OCTAVO_UNCHECKED static void octavo_group_multiply_apart(int (&sums)[tiles][4], const void* a, int from_a, int lead, const void* b,
-                                                         int from_b, int lead_b) {
+OCTAVO_UNCHECKED static inline void octavo_group_multiply_apart(int (&sums)[tiles][4], const void* a, int from_a, int lead,
+                                                                const void* b, int from_b, int lead_b) {
   a = (const unsigned char*)a + from_a;
   b = (const unsigned char*)b + from_b;
   OctavoPending& mine = octavo_pending[octavo_thread()];
@@ -449,7 +449,7 @@ struct OctavoRowsOfWarp {
   const unsigned* a;
   unsigned rows[2][8];
 };
-OCTAVO_UNCHECKED static void octavo_rows_together(void** lanes) {
+OCTAVO_UNCHECKED static inline void octavo_rows_together(void** lanes) {
   for (int l = 0; l < 32; ++l) {
     auto* mine = (OctavoRowsOfWarp*)lanes[l];
     if (mine == nullptr) return octavo_hooks->trap("a product of warpgroups without all lanes of a warp");
@@ -459,8 +459,8 @@ OCTAVO_UNCHECKED static void octavo_rows_together(void** lanes) {
   }
 }
 template <int tiles>
-OCTAVO_UNCHECKED static void octavo_group_multiply_rows_at(int line, int (&sums)[tiles][4], const unsigned (&a)[4], const void* b,
-                                                           int from_b, int lead_b) {
+OCTAVO_UNCHECKED static inline void octavo_group_multiply_rows_at(int line, int (&sums)[tiles][4], const unsigned (&a)[4],
+                                                                  const void* b, int from_b, int lead_b) {
   b = (const unsigned char*)b + from_b;
   OctavoPending& mine = octavo_pending[octavo_thread()];
   if (lead_b % 16 != 0 || lead_b <= 0 || (unsigned long)b % 16 != 0 || mine.count == 256)
@@ -473,7 +473,7 @@ OCTAVO_UNCHECKED static void octavo_group_multiply_rows_at(int line, int (&sums)
   for (int k = 0; k < 16; ++k) p.rows[k / 8][k % 8] = of_warp.rows[k / 8][k % 8];
 }
 #define octavo_group_multiply_rows(...) octavo_group_multiply_rows_at(__LINE__, __VA_ARGS__)
-OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
+OCTAVO_UNCHECKED static inline void octavo_multiply_now(const OctavoProducts& p) {
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
   for (int k = 0; k < 4 && p.registers != nullptr; ++k) {
     if (p.registers[k] != p.were[k]) return octavo_hooks->trap("operands of products under way were overwritten");
@@ -501,8 +501,8 @@ OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
   }
 }
 // Sixteen elements of a row, as floats.
-OCTAVO_UNCHECKED static void octavo_group_row(const OctavoRealProducts& p, const unsigned char* matrix, int r, int from,
-                                              float (&out)[16]) {
+OCTAVO_UNCHECKED static inline void octavo_group_row(const OctavoRealProducts& p, const unsigned char* matrix, int r, int from,
+                                                     float (&out)[16]) {
   const int chunks = p.row / 16, turn = chunks == 8 ? r & 7 : chunks == 4 ? (r >> 1) & 3 : (r >> 2) & 1;
   for (int half = 0; half < 2; ++half) {
     const unsigned char* at = matrix + r * p.row + 16 * ((from / 16 + half) ^ turn);
@@ -512,7 +512,7 @@ OCTAVO_UNCHECKED static void octavo_group_row(const OctavoRealProducts& p, const
           p.type == OctavoReal::f16 ? octavo_element<OctavoReal::f16>(at, k) : octavo_element<OctavoReal::bf16>(at, k);
   }
 }
-OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoRealProducts& p) {
+OCTAVO_UNCHECKED static inline void octavo_multiply_now(const OctavoRealProducts& p) {
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
   float left[2][16], right[16];
   for (int i = 0; i < 2; ++i) octavo_group_row(p, p.a, first + 8 * i, p.from_a, left[i]);
@@ -535,11 +535,11 @@ OCTAVO_DEVICE void octavo_registers_more() {}
 template <int count>
 OCTAVO_DEVICE void octavo_registers_fewer() {}
 OCTAVO_DEVICE void octavo_group_begin() {}
-OCTAVO_UNCHECKED static void octavo_group_commit() {
+OCTAVO_UNCHECKED static inline void octavo_group_commit() {
   ++octavo_pending[octavo_thread()].committed;
 }
 template <int groups>
-OCTAVO_UNCHECKED static void octavo_group_wait() {
+OCTAVO_UNCHECKED static inline void octavo_group_wait() {
   OctavoPending& mine = octavo_pending[octavo_thread()];
   int left = 0;
   for (int i = 0; i < mine.count; ++i) {
