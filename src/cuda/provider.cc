@@ -32,7 +32,7 @@ using region::Tactic;
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
 /// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
 constexpr std::size_t kPreferred = 12, kAll = 64;
-/// Every set of parameters is compiled and timed. Where several families take an int8 convolution with a window, only the one with the least estimate offers
+/// Every set of parameters is compiled and timed. Where several families take an int8 convolution with a window, or one of 16-bit floats, only the one with the least estimate offers
 /// kPreferred; the others what they estimate within kBehind times that, at least kLeast and at most kFew. Thorough searches have the rest.
 constexpr std::size_t kLeast = 1, kFew = 3;
 constexpr double kBehind = 1.2;
@@ -233,7 +233,8 @@ class GpuProvider final : public region::Provider {
     for (Listed& l : out) {
       const auto close = [&](const Candidate& c) { return c.seconds <= kBehind * best->all[0].seconds; };
       const auto few = static_cast<std::size_t>(std::find_if_not(l.all.begin(), l.all.end(), close) - l.all.begin());
-      l.preferred = std::min(&l == best || !is_windowed(r) ? kPreferred : std::clamp(few, kLeast, kFew), l.all.size());
+      l.preferred = std::min(&l == best || !(is_windowed(r) || is_conv_of_halves(r)) ? kPreferred : std::clamp(few, kLeast, kFew),
+                             l.all.size());
     }
     return out;
   }
@@ -344,7 +345,7 @@ std::set<std::string, std::less<>> usual_choices() {
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "precision"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "segments", "precision"};
 }
 
 namespace {

@@ -37,7 +37,8 @@ using CodeCheck =
 [[nodiscard]] std::set<std::string, std::less<>> usual_choices();
 
 /// PlanOptions::priced on a GPU: a first layer with its pooling computes rows and columns twice that tiles share, a depthwise convolution in the kernel of the
-/// 1x1 convolution behind it has fewer threads, and whether that costs more than what lies between the two depends on the shapes. bfloat16, where it is
+/// 1x1 convolution behind it has fewer threads, and whether that costs more than what lies between the two depends on the shapes. A convolution of parts on grids of their own is one float
+/// convolution, or an int8 convolution for each part with the sums between them as floats in memory. bfloat16, where it is
 /// allowed, multiplies ten times as fast as float32 does, but small layers wait for memory.
 [[nodiscard]] std::set<std::string, std::less<>> priced_choices();
 

@@ -35,4 +35,12 @@ const program::Program& SimplifiedPrograms::of(const program::Program& p, const 
   return at->second;
 }
 
+ir::Tensor LoweredWeights::of(const ir::Node& constant, const WeightForm& form, const std::function<ir::Tensor()>& make) {
+  const ir::Tensor& from = constant.payload;
+  Made& made = made_[{from.bytes().data(), form}];
+  if (made.from.empty() || made.from.type() != from.type() || made.quantizer != constant.quantizer)
+    made = {from, constant.quantizer, make()};
+  return made.weights;
+}
+
 }  // namespace octavo::plan

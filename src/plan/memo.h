@@ -1,11 +1,15 @@
 // One planning makes many plans of a network to compare them, and most of their regions are the same: what costs time is done once for each.
 #pragma once
 
+#include <compare>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "ir/graph.h"
 #include "program/program.h"
 #include "region/provider.h"
 
@@ -31,10 +35,33 @@ class SimplifiedPrograms {
   std::map<std::string, program::Program> made_;
 };
 
+/// How weights of the graph become what a region reads.
+struct WeightForm {
+  std::optional<ir::DType> narrow;  ///< rounded to a type of 16 bits
+  bool codes = false, transposed = false;
+  auto operator<=>(const WeightForm&) const = default;
+};
+
+/// Weights as regions read them. They follow from a constant of the graph alone, and all plans of a network have the same.
+class LoweredWeights {
+ public:
+  /// What `make` gives for the constant, or what it gave for the same bytes in memory with the same quantizer.
+  [[nodiscard]] ir::Tensor of(const ir::Node& constant, const WeightForm& form, const std::function<ir::Tensor()>& make);
+
+ private:
+  struct Made {
+    ir::Tensor from;  ///< held, so that its address stays its own
+    std::optional<ir::Quantizer> quantizer;
+    ir::Tensor weights;
+  };
+  std::map<std::pair<const std::byte*, WeightForm>, Made> made_;
+};
+
 /// Lives as long as one planning.
 struct Memo {
   CompiledRegions compiled;
   SimplifiedPrograms simplified;
+  LoweredWeights weights;
 };
 
 }  // namespace octavo::plan

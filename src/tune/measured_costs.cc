@@ -34,6 +34,14 @@ const region::Provider* provider_of(const region::Tactic& tactic, const std::vec
   return by == providers.end() ? nullptr : *by;
 }
 
+/// What a region needs of its plan; data are shared.
+std::shared_ptr<const region::Plan> without_regions(const region::Plan& plan) {
+  auto own = std::make_shared<region::Plan>();
+  own->threads = plan.threads, own->devices = plan.devices, own->buffers = plan.buffers, own->inputs = plan.inputs,
+  own->outputs = plan.outputs;
+  return own;
+}
+
 }  // namespace
 
 Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region& region, const region::Plan& plan,
@@ -62,7 +70,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
     if (t != nullptr && usable(*t)) times[i] = {t->seconds, plan::TimeSource::cache};
   }
   if (!slots.empty()) {
-    compile_ahead(plan);
+    if (!compiled_.contains(key)) compile_ahead(plan);
     std::vector<Candidate> candidates;
     for (const std::size_t i : slots) candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
     OCTAVO_TRY(const auto seconds, time_part_or_all(region, plan, offers, slots, candidates));
@@ -124,61 +132,48 @@ std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, co
   return out;
 }
 
-/// On a device other than the host: compiles the tactics with which all regions of the plan will be timed, together, so that all cores have work. The
-/// provider keeps the code. An error is reported when its region is timed.
+/// On a device other than the host: has the tactics compiled with which all regions of the plan will be timed, in that order, while the first of
+/// them are timed.
 void MeasuredCosts::compile_ahead(const region::Plan& plan) {
-  std::vector<region::Plan> plans;
-  for (const region::Region& r : plan.regions) add_ahead(r, plan, plans);
-  compile(plans);
+  std::shared_ptr<const region::Plan> own;
+  for (const region::Region& r : plan.regions) {
+    if (r.device == region::kHost || compiled_.contains(region::key(r, plan))) continue;
+    if (own == nullptr) own = without_regions(plan);
+    add_ahead(r, own);
+  }
 }
 
-/// A plan of the tactics with which the region will be timed, unless they have been compiled.
-void MeasuredCosts::add_ahead(const region::Region& r, const region::Plan& plan, std::vector<region::Plan>& plans) {
-  if (r.device == region::kHost || region::is_transfer(r, plan) || !compiled_.insert(region::key(r, plan)).second) return;
+/// The tactics with which the region will be timed, unless it was here before.
+void MeasuredCosts::add_ahead(const region::Region& r, const std::shared_ptr<const region::Plan>& plan) {
+  if (r.device == region::kHost || region::is_transfer(r, *plan) || !compiled_.insert(region::key(r, *plan)).second) return;
   std::vector<region::Offer> offers;
   for (const region::Provider* p : providers_) {
-    for (region::Offer& o : p->offers(r, plan)) offers.push_back(std::move(o));
+    for (region::Offer& o : p->offers(r, *plan)) offers.push_back(std::move(o));
     if (!tries_variants()) continue;
-    for (region::Offer& o : p->variants(r, plan)) offers.push_back(std::move(o));
+    for (region::Offer& o : p->variants(r, *plan)) offers.push_back(std::move(o));
   }
   std::vector<Candidate> candidates;
-  for (const std::size_t i : missing(r, plan, offers))
+  for (const std::size_t i : missing(r, *plan, offers))
     candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
-  if (candidates.empty()) return;
-  if (auto every = every_tactic(r, plan, candidates, engine::available_cores())) plans.push_back(std::move(every->plan));
+  if (!candidates.empty()) ahead_.add(r, plan, std::move(candidates));
 }
 
-void MeasuredCosts::compile(std::vector<region::Plan>& plans) {
-  std::vector<region::Plan*> all;
-  for (region::Plan& p : plans) all.push_back(&p);
-  for (const region::Provider* p : providers_) static_cast<void>(p->finish(all, engine::available_cores()));
-}
-
-/// Kernels of all candidates are compiled together, as many of each region as the effort allows for all of them. That follows from the
+/// Kernels of all candidates are compiled in one queue, as many of each region as the effort allows for all of them. That follows from the
 /// plans alone, never from the contents of the cache, so a build with a full cache asks it for the same times.
 void MeasuredCosts::notice(const region::Plan& plan, bool last) {
+  std::shared_ptr<const region::Plan> own;
   for (const region::Region& r : plan.regions) {
     if (r.device == region::kHost || region::is_transfer(r, plan)) continue;
     const std::string key = region::key(r, plan);
     if (answered_.contains({plan.threads, key}) || !noticed_keys_.insert(key).second) continue;
-    noticed_.emplace_back(r, region::Plan());
-    region::Plan& own = noticed_.back().second;  // data are shared, regions left out
-    own.threads = plan.threads, own.devices = plan.devices, own.buffers = plan.buffers, own.inputs = plan.inputs,
-    own.outputs = plan.outputs;
+    if (own == nullptr) own = without_regions(plan);
+    noticed_.emplace_back(r, own);
   }
   if (!last) return;
   const int regions = static_cast<int>(std::max<std::size_t>(noticed_.size(), 1));
   of_family_ = std::clamp(effort_.other_kernels / regions, plan::kFewestOtherSets, effort_.sets);
-  std::vector<region::Plan> plans;
   if (!options_.strict) {
-    constexpr std::size_t kTogether = 64;  // regions whose packed weights are in memory at a time
-    for (const auto& [r, own] : noticed_) {
-      add_ahead(r, own, plans);
-      if (plans.size() < kTogether) continue;
-      compile(plans);
-      plans.clear();
-    }
-    compile(plans);
+    for (const auto& [r, of] : noticed_) add_ahead(r, of);
   }
   noticed_.clear();
 }

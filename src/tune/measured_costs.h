@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "engine/engine.h"
 #include "plan/cost.h"
 #include "plan/effort.h"
+#include "tune/compile_ahead.h"
 #include "tune/measure.h"
 #include "tune/timing_cache.h"
 
@@ -69,8 +71,7 @@ class MeasuredCosts final : public plan::Costs {
                                                                     const std::vector<std::size_t>& slots,
                                                                     const std::vector<Candidate>& candidates) const;
   void compile_ahead(const region::Plan& plan);
-  void add_ahead(const region::Region& region, const region::Plan& plan, std::vector<region::Plan>& plans);
-  void compile(std::vector<region::Plan>& plans);
+  void add_ahead(const region::Region& region, const std::shared_ptr<const region::Plan>& plan);
   [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::string& key,
                                               const std::vector<region::Offer>& offers) const;
   [[nodiscard]] bool usable(const Timing& timing) const;
@@ -81,15 +82,17 @@ class MeasuredCosts final : public plan::Costs {
   const plan::Effort& effort_;
   Where where_;
   std::map<std::pair<int, std::string>, std::vector<plan::TacticTime>> answered_;  ///< by threads and key: one answer a build
-  std::set<std::string> compiled_;  ///< keys of regions whose tactics compile_ahead has compiled
-  /// Regions that `notice` saw for the first time, each with the buffers that it needs.
-  std::vector<std::pair<region::Region, region::Plan>> noticed_;
+  std::set<std::string> compiled_;  ///< keys of regions whose tactics ahead_ has compiled, or will
+  /// Regions that `notice` saw for the first time, each with a plan that has its buffers.
+  std::vector<std::pair<region::Region, std::shared_ptr<const region::Plan>>> noticed_;
   std::set<std::string> noticed_keys_;
   std::set<std::string>
       first_;          ///< keys of the plan that was priced first, the default one, but for transfers and the host's regions
   int of_family_ = 0;  ///< sets of parameters of a family that are timed now; 0: what the effort says
   int measured_ = 0;
   std::int64_t now_ = seconds_since_1970();  ///< one time for a whole build
+  /// Last: it ends before what it reads. One core is left to the thread that times kernels.
+  CompileAhead ahead_{providers_, std::max(1, engine::available_cores() - 1)};
 };
 
 }  // namespace octavo::tune

@@ -5,10 +5,12 @@
 #include <set>
 
 #include "cpu/attention_scene.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/attention/attention.h"
 #include "cuda/family_scene.h"
 #include "cuda/matmul_scene.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {
@@ -97,6 +99,13 @@ TEST_F(AttentionEmulated, ExponentialsOfFarScores) {
     forms.probability = probability;
     EXPECT_EQ(attend({1, 2, 33, 70, 40, 24}, forms, {32, 2, 32}, true, 21), "") << probability;
   }
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return attend({1, 2, 33, 70, 40, 24}, forms, {32, 2, 32}, true, 21,
+                  [&](std::string text) { return edited(std::move(text), from, to); });
+  };
+  EXPECT_NE(planted("e[0] >= -86.0f && e[1] >= -86.0f && e[2] >= -86.0f && e[3] >= -86.0f", "true"), "")
+      << "the short exponential everywhere";
+  EXPECT_NE(planted("most[i][half] = fmaxf(most[i][half], score)", "most[i][half] = score"), "") << "not the largest score";
 }
 
 TEST_F(AttentionEmulated, RefusalsSayWhat) {
@@ -106,6 +115,21 @@ TEST_F(AttentionEmulated, RefusalsSayWhat) {
   Scene wide(5);
   attention::set(wide, {1, 1, 20, 4000, 64, 64}, {}, true);
   EXPECT_NE(spelled(cuda::attention_family().why_not(wide.region(), wide.plan(), kSm80)).find("shared memory"), std::string::npos);
+}
+
+TEST(Attention, CompilesForEveryArchitecture) {
+  if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  Scene s(5);
+  attention::set(s, {1, 2, 197, 197, 64, 64}, {}, true);
+  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+    const cuda::Target target{architecture, 108, 99 * 1024};
+    const auto all = cuda::attention_family().candidates(s.region(), s.plan(), target);
+    ASSERT_FALSE(all.empty());
+    const auto text = cuda::attention_family().emit(s.region(), s.plan(), all[0].parameters, target);
+    ASSERT_TRUE(text) << text.error().message;
+    const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options(architecture));
+    EXPECT_TRUE(code) << architecture << ": " << code.error().message;
+  }
 }
 
 TEST_F(AttentionEmulated, MistakesAreFound) {
@@ -119,14 +143,18 @@ TEST_F(AttentionEmulated, MistakesAreFound) {
   EXPECT_NE(planted("octavo_barrier();  // the tile is complete", "// the tile is complete"), "");
   EXPECT_NE(planted("octavo_barrier();  // the scores are complete", "// the scores are complete"), "");
   EXPECT_NE(planted("octavo_barrier();  // behind the exponentials", "// behind the exponentials"), "");
-  EXPECT_NE(planted("octavo_barrier();  // behind the sums", "// behind the sums"), "");
+  EXPECT_NE(planted("octavo_barrier();  // behind the sums\n", "// behind the sums\n"), "");
   EXPECT_NE(planted("octavo_barrier();  // the values are complete", "// the values are complete"), "");
-  EXPECT_NE(planted("i + v < kKeys ? octavo_exp(__fsub_rn(e[v], largest[k])) : 0.0f", "octavo_exp(__fsub_rn(e[v], largest[k]))"),
-            "")
-      << "sums the padding";
+  const auto long_row = [&](std::string_view from, std::string_view to) {  // of two blocks
+    return attend({1, 1, 20, 150, 32, 16}, forms, {32, 2, 32}, true, 9,
+                  [&](std::string text) { return edited(std::move(text), from, to); });
+  };
+  EXPECT_EQ(long_row("kTogether", "kTogether"), "") << "nothing planted";
+  EXPECT_NE(long_row("octavo_barrier();  // behind the sums of blocks", "// behind the sums of blocks"), "");
+  EXPECT_NE(planted("&& i == kPadded - 4 ? 0.0f : e[v]", "&& false ? 0.0f : e[v]"), "") << "sums the padding";
   EXPECT_NE(planted("sum -= S::kZeroRight * totals.rows", "sum -= 0 * totals.rows"), "");
   EXPECT_NE(planted("out[i][j] -= V::kZeroLeft * totals.columns", "out[i][j] -= 0 * totals.columns"), "");
-  EXPECT_NE(planted("if (i + v >= kKeys) code[v] = 0;", ""), "") << "codes behind the keys";
+  EXPECT_NE(planted("&& i == kPadded - 4) code[v] = 0;", "&& false) code[v] = 0;"), "") << "codes behind the keys";
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ TEST_P(AttentionHalvesTexts, Compile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts, ::testing::Values("sm_80", "sm_90a", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts, ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
 
 }  // namespace
 }  // namespace octavo::testing

@@ -171,9 +171,10 @@ std::string run(const FloatCase& c, const cuda::Parameters& parameters, const Ed
   return run_emulated(s, family, parameters, tolerance, edit, scalar_region, kTarget);
 }
 
-cuda::Parameters tile(int slices = 1, bool resident = false, int k = 32) {
+cuda::Parameters tile(int slices = 1, bool resident = false, int k = 32, int splits = 1) {
   cuda::ConvTile t;
   t.m = 32, t.n = 32, t.k = k, t.warps_m = 2, t.warps_n = 1, t.stages = 2, t.slices = slices, t.blocks = 1, t.resident = resident;
+  t.splits = splits;
   return cuda::spell(t);
 }
 
@@ -186,6 +187,7 @@ TEST_F(ConvFloatEmulated, ShapesAroundTiles) {
     EXPECT_EQ(run(c, tile()), "") << "3x3";
     c.stride = 2, c.h = 8, c.n = 2;
     EXPECT_EQ(run(c, tile(2)), "") << "3x3/2, depth in two slices";
+    EXPECT_EQ(run(c, tile(1, false, 32, 3)), "") << "3x3/2, depth in three blocks";
     c = {type, 1, 48, 5, 7, 33, 1, 1, 0};
     EXPECT_EQ(run(c, tile(1, true)), "") << "1x1, a resident filter, channels beyond the tile";
     c.codes = true;
@@ -315,6 +317,18 @@ TEST_F(ConvFloatEmulated, MistakesInFloat16AreFound) {
   EXPECT_NE(planted("typedef float octavo_sum", "typedef int octavo_sum"), "") << "sums of floats as integers";
   EXPECT_NE(planted("        octavo_barrier();\n        copy_next();", "        copy_next();"), "") << "missing barrier";
   EXPECT_NE(planted("kPadTop = 1", "kPadTop = 0"), "") << "wrong border";
+}
+
+TEST_F(ConvFloatEmulated, MistakesInSplitFloatsAreFound) {
+  FloatCase c;
+  c.type = DType::f16, c.n = 3;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run(c, tile(1, false, 32, 3), [&](std::string text) { return edited(std::move(text), from, to); });
+  };
+  EXPECT_EQ(planted("kSlices", "kSlices"), "") << "nothing planted";
+  EXPECT_NE(planted("other < kSplits", "other < kSplits - 1"), "") << "a part is missing";
+  EXPECT_NE(planted("total[split * kPlace + k * kThreads] =", "total[k * kThreads] ="), "") << "one place for all parts";
+  EXPECT_NE(planted("if (*done != kSplits - 1) continue;", ""), "") << "the program before all parts are there";
 }
 
 /// A sum that float16 could not hold: it is a float32 until the program stores it.

@@ -211,7 +211,7 @@ TEST_P(MatmulTexts, Compile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, MatmulTexts, ::testing::Values("sm_80", "sm_90a", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, MatmulTexts, ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
 
 }  // namespace
 }  // namespace octavo::testing

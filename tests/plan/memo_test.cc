@@ -83,5 +83,29 @@ TEST(Memo, ProgramsThatDifferAnywhereAreSimplifiedApart) {
   EXPECT_NE(&memo.of(p, {true, false}), &memo.of(p, {false, false}));
 }
 
+TEST(Memo, WeightsAreLoweredOnceForEachConstantFormAndQuantizer) {
+  LoweredWeights memo;
+  int made = 0;
+  const auto take = [&](const ir::Node& constant, const WeightForm& form) {
+    return memo.of(constant, form, [&] { return ir::Tensor::of<float>({1}, {static_cast<float>(++made)}); }).data<float>()[0];
+  };
+  ir::Node one;
+  one.payload = ir::Tensor::of<float>({2}, {1, 2});
+  ir::Node copy = one, other = one, quantized = one;  // a copy shares the bytes
+  other.payload = one.payload.clone();
+  quantized.quantizer = ir::per_tensor(ir::DType::s8, 0.5F);
+  EXPECT_EQ(take(one, {}), 1);
+  EXPECT_EQ(take(copy, {}), 1);
+  EXPECT_EQ(take(other, {}), 2);
+  EXPECT_EQ(take(one, {.narrow = ir::DType::f16}), 3);
+  EXPECT_EQ(take(one, {.narrow = ir::DType::bf16}), 4);
+  EXPECT_EQ(take(one, {.narrow = ir::DType::f16, .transposed = true}), 5);
+  EXPECT_EQ(take(quantized, {.codes = true}), 6);
+  quantized.quantizer = ir::per_tensor(ir::DType::s8, 0.25F);
+  EXPECT_EQ(take(quantized, {.codes = true}), 7);
+  EXPECT_EQ(take(one, {}), 1);
+  EXPECT_EQ(take(one, {.narrow = ir::DType::f16}), 3);
+}
+
 }  // namespace
 }  // namespace octavo::plan

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -82,19 +84,27 @@ Compiler nvrtc_compiler(const std::string& architecture) {
 Compiler remembering(Compiler compiler) {
   struct Memory {
     std::mutex mutex;
+    std::condition_variable done;                          ///< one of `under_way` is
     std::map<std::string, std::string, std::less<>> code;  ///< by text
+    std::set<std::string, std::less<>> under_way;
   };
   return [compiler = std::move(compiler), memory = std::make_shared<Memory>()](std::string_view text) -> Result<std::string> {
     constexpr std::size_t kMost = 4096;
-    {
-      const std::lock_guard lock(memory->mutex);
+    std::unique_lock lock(memory->mutex);
+    for (;;) {
       if (const auto known = memory->code.find(text); known != memory->code.end()) return known->second;
+      if (memory->under_way.emplace(text).second) break;
+      memory->done.wait(lock);
     }
+    lock.unlock();
     ++compiled();
-    OCTAVO_TRY(std::string code, compiler(text));
-    const std::lock_guard lock(memory->mutex);
+    Result<std::string> code = compiler(text);
+    lock.lock();
+    memory->under_way.erase(memory->under_way.find(text));
+    memory->done.notify_all();
+    if (!code) return code;
     if (memory->code.size() >= kMost) memory->code.clear();
-    return memory->code.emplace(std::string(text), std::move(code)).first->second;
+    return memory->code.emplace(std::string(text), *std::move(code)).first->second;
   };
 }
 

@@ -17,7 +17,8 @@ using Compiler = std::function<Result<std::string>(std::string_view text)>;
 
 /// NVRTC for an architecture ("sm_90a").
 [[nodiscard]] Compiler nvrtc_compiler(const std::string& architecture);
-/// The same compiler, which is asked for a text once: a search compiles the kernels of many plans that have most of them in common.
+/// The same compiler, which is asked for a text once, also by threads that want it at the same time: a search compiles the kernels of many plans that have
+/// most of them in common.
 /// Keeps at most some hundred results.
 [[nodiscard]] Compiler remembering(Compiler compiler);
 

@@ -13,8 +13,10 @@ constexpr unsigned kNonBlocking = 1;
 constexpr int kCaptureThread = 1;
 constexpr int kProgrammaticSerialization = 6;
 constexpr std::int64_t kStaticShared = 48 << 10;  ///< more must be asked for
-constexpr std::size_t kMostGraphs = 16;
-constexpr std::size_t kTimedLaunches = 32;  ///< of a graph that is timed, about: some microseconds each, against some for its start
+constexpr std::size_t kMostGraphs = 64;           ///< timing has two of each tactic
+/// Launches of a graph that is timed, about: some microseconds each, against some for its start. As few as are asked for, as of long kernels, but at
+/// least the second number.
+constexpr std::size_t kTimedLaunches = 32, kFewTimed = 4;
 
 }  // namespace
 
@@ -109,7 +111,9 @@ Result<double> GpuExecutor::time(std::size_t first, std::size_t last, const regi
   std::size_t launches = 0;
   for (std::size_t i = first; i < last; ++i) launches += ready_[i].size();
   if (launches == 0) return 0.0;
-  const int copies = static_cast<int>(std::clamp<std::size_t>(kTimedLaunches / launches, 1, kTimedLaunches));
+  const auto most = std::clamp<std::size_t>(kTimedLaunches / launches, 1, kTimedLaunches);
+  const int copies =
+      static_cast<int>(std::clamp<std::size_t>(static_cast<std::size_t>(std::max(runs, 1)), std::min(kFewTimed, most), most));
   const int starts = std::max(1, (runs + copies - 1) / copies);
   OCTAVO_TRY(const CuGraphExec exec, graph(first, last, copies, memory));
   OCTAVO_CHECK(api_.check(api_.record(from_, stream_), "noting the time on the GPU"));

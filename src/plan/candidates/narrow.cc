@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/causes/plan_precision.h"
-#include "base/half.h"
+#include "base/half_arrays.h"
 #include "ir/facts.h"
 #include "ir/grid.h"
 #include "plan/regions/group.h"
@@ -53,15 +53,14 @@ void unmark(ir::Attrs& attrs) {
 
 ir::Tensor rounded(const ir::Tensor& t, DType type) {
   ir::Tensor out(DType::f32, t.shape());
-  for (std::size_t i = 0; i < static_cast<std::size_t>(t.size()); ++i)
-    out.mutable_data<float>()[i] = ir::round_to(type, t.data<float>()[i]);
+  (type == DType::f16 ? round_to_f16_all : round_to_bf16_all)(t.data<float>(), out.mutable_data<float>());
   return out;
 }
 
 /// The magnitude of a finite weight that `type` cannot hold; nothing: it holds all.
 std::optional<double> beyond(const ir::Tensor& weights, DType type) {
   for (const float w : weights.data<float>()) {
-    if (std::isfinite(w) && !std::isfinite(ir::round_to(type, w))) return std::abs(static_cast<double>(w));
+    if (std::abs(w) > 60000 && std::isfinite(w) && !std::isfinite(ir::round_to(type, w))) return std::abs(static_cast<double>(w));
   }
   return std::nullopt;
 }
@@ -144,8 +143,7 @@ class Narrower {
     ValueId out = ir::kNone;
     if (n.op == Op::constant && !n.quantizer) {
       ir::Tensor t(type, n.payload.shape());
-      for (std::size_t i = 0; i < static_cast<std::size_t>(t.size()); ++i)
-        t.mutable_data<std::uint16_t>()[i] = bits_of(type, n.payload.data<float>()[i]);
+      (type == DType::f16 ? f32_to_f16_all : f32_to_bf16_all)(n.payload.data<float>(), t.mutable_data<std::uint16_t>());
       out = g_.add_constant(std::move(t), name);
     } else if (given_as(n, type)) {
       out = n.inputs[0];
@@ -159,7 +157,6 @@ class Narrower {
     }
     return small_[{v, type}] = out;
   }
-  static std::uint16_t bits_of(DType type, float v) { return type == DType::f16 ? f32_to_f16(v) : f32_to_bf16(v); }
   /// A caller's tensor that has the type, widened.
   [[nodiscard]] bool given_as(const Node& n, DType type) const {
     return n.op == Op::cast && g_.type(n.inputs[0]).dtype == type && g_.producer(n.inputs[0]).op == Op::input;

@@ -56,7 +56,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart, selection.small);
   OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct, selection.as_made));
-  OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement, context.memo.simplified));
+  OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement, context.memo));
   account_for_moves(out.graph, regions);
   out.in_rows = std::move(placement.in_rows);
   region::Plan& plan = out.plan;

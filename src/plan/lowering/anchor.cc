@@ -5,7 +5,7 @@
 
 #include "base/causes/ir.h"
 #include "base/causes/plan_regions.h"
-#include "base/half.h"
+#include "base/half_arrays.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/place.h"
 #include "plan/regions/narrow_marks.h"
@@ -21,11 +21,9 @@ using ir::ValueId;
 using region::TensorRef;
 
 // 8-bit weights as s8 codes with their zero points (u8 weights are shifted by 128).
-ir::Tensor weight_codes(const Node& c, std::vector<std::int32_t>& zero) {
+ir::Tensor weight_codes(const Node& c) {
   const ir::Quantizer q = ir::as_s8(*c.quantizer);
   const std::int32_t shift = q.zero_point[0] - c.quantizer->zero_point[0];
-  zero = q.zero_point;
-  if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
   if (shift == 0 && c.payload.dtype() == ir::DType::s8) return c.payload;
   ir::Tensor out(ir::DType::s8, c.payload.shape());
   const auto to = out.mutable_data<std::int8_t>();
@@ -38,6 +36,13 @@ ir::Tensor weight_codes(const Node& c, std::vector<std::int32_t>& zero) {
     shifted(c.payload.data<std::int8_t>());
   }
   return out;
+}
+
+// Their zero points; empty: all are 0.
+std::vector<std::int32_t> weight_zeros(const Node& c) {
+  std::vector<std::int32_t> zero = ir::as_s8(*c.quantizer).zero_point;
+  if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
+  return zero;
 }
 
 // gemm weights [K,N] as convolution weights [N,K,1,1].
@@ -60,9 +65,16 @@ ir::Tensor transposed_weights(const ir::Tensor& w) {
 ir::Tensor narrow_of(const ir::Tensor& w, ir::DType type) {
   ir::Tensor out(type, w.shape());
   const auto from = w.data<float>();
-  std::transform(from.begin(), from.end(), out.mutable_data<std::uint16_t>().begin(),
-                 type == ir::DType::f16 ? f32_to_f16 : f32_to_bf16);
+  (type == ir::DType::f16 ? f32_to_f16_all : f32_to_bf16_all)(from, out.mutable_data<std::uint16_t>());
   return out;
+}
+
+ir::Tensor lowered_weights(const Node& w, const WeightForm& form) {
+  ir::Tensor out = form.codes ? weight_codes(w) : w.quantizer ? decoded(w) : w.payload.to_f32();
+  if (form.narrow) out = narrow_of(out, *form.narrow);
+  if (!form.transposed) return out;
+  if (form.narrow) return transposed_weights<std::uint16_t>(out);
+  return form.codes ? transposed_weights<std::int8_t>(out) : transposed_weights<float>(out);
 }
 
 TensorRef constant_ref(const AnchorReader& reader, const ir::Tensor& t, const std::string& name) {
@@ -116,18 +128,9 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
     region.reasons.push_back(because<cause::weights_at_run_time>(g.value(n.inputs[1]).name));
     return {};
   }
-  ir::Tensor weights;
-  if (kind.integer) {
-    weights = weight_codes(w, stage.anchor.weight_zero);
-  } else {
-    weights = w.quantizer ? decoded(w) : w.payload.to_f32();
-  }
-  if (narrow) weights = narrow_of(weights, *narrow);
-  if (n.op == Op::gemm && narrow) {
-    weights = transposed_weights<std::uint16_t>(weights);
-  } else if (n.op == Op::gemm) {
-    weights = kind.integer ? transposed_weights<std::int8_t>(weights) : transposed_weights<float>(weights);
-  }
+  const WeightForm form{narrow, kind.integer, n.op == Op::gemm};
+  if (kind.integer) stage.anchor.weight_zero = weight_zeros(w);
+  const ir::Tensor weights = reader.weights.of(w, form, [&] { return lowered_weights(w, form); });
   stage.anchor.weights = constant_ref(reader, weights, g.value(n.inputs[1]).name);
   if (w.quantizer) {
     ir::Quantizer q = kind.integer ? ir::as_s8(*w.quantizer) : *w.quantizer;

@@ -8,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/grid.h"
+#include "plan/memo.h"
 #include "plan/regions/epilogue.h"
 #include "region/region.h"
 
@@ -17,6 +18,7 @@ struct AnchorReader {
   std::function<Result<region::TensorRef>(ir::ValueId, Repr)> read;
   std::function<Result<region::TensorRef>(ir::ValueId, Repr)> read_channel_last;
   std::function<region::BufferId(const ir::Tensor&, const std::string&)> constant;
+  LoweredWeights& weights;
 };
 
 /// Fills stage.anchor, tells the builder what acc is, appends the values read to `inputs`, and says precision and reasons.

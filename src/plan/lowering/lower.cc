@@ -31,8 +31,8 @@ using region::TensorRef;
 
 class Lowerer {
  public:
-  Lowerer(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement, SimplifiedPrograms& simplified)
-      : g_(g), grids_(grids), grouping_(grouping), placement_(placement), simplified_(simplified) {}
+  Lowerer(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement, Memo& memo)
+      : g_(g), grids_(grids), grouping_(grouping), placement_(placement), memo_(memo) {}
 
   Result<std::vector<Region>> run() {
     for (std::size_t k = 0; k < grouping_.groups.size(); ++k) OCTAVO_CHECK(lower_group(static_cast<int>(k)));
@@ -189,9 +189,9 @@ class Lowerer {
     EpilogueBuilder builder(g_, grids_, group.space, load, constant);
     std::vector<ValueId> inputs;
     if (group.anchor != ir::kNone) {
-      const AnchorReader reader{[&](ValueId v, Repr r) { return read(v, r); },
-                                [&](ValueId v, Repr r) { return read_channel_last(v, r); },
-                                [&](const ir::Tensor& t, const std::string& name) { return placement_.add_constant(t, name); }};
+      const AnchorReader reader{
+          [&](ValueId v, Repr r) { return read(v, r); }, [&](ValueId v, Repr r) { return read_channel_last(v, r); },
+          [&](const ir::Tensor& t, const std::string& name) { return placement_.add_constant(t, name); }, memo_.weights};
       OCTAVO_CHECK(lower_anchor(g_, grids_, group.anchor, reader, stage, builder, inputs, region));
     } else {
       region.precision = ir::DType::f32;
@@ -211,7 +211,7 @@ class Lowerer {
       is_u8.push_back(builder.acc_is_code);
       builder.program.operand_count = static_cast<int>(stage.operands.size());
       OCTAVO_CHECK(program::verify(builder.program));
-      stage.program = simplified_.of(builder.program, is_u8);
+      stage.program = memo_.simplified.of(builder.program, is_u8);
       drop_unused_operands(stage, operand_values);
     }
     describe(group, stage, region);
@@ -343,7 +343,7 @@ class Lowerer {
   const Grids& grids_;
   const Grouping& grouping_;
   Placement& placement_;
-  SimplifiedPrograms& simplified_;
+  Memo& memo_;
   std::vector<Region> regions_;
   std::set<Key> ready_;
   std::map<Key, TensorRef> converted_;
@@ -351,9 +351,8 @@ class Lowerer {
 
 }  // namespace
 
-Result<std::vector<Region>> lower(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement,
-                                  SimplifiedPrograms& simplified) {
-  return Lowerer(g, grids, grouping, placement, simplified).run();
+Result<std::vector<Region>> lower(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement, Memo& memo) {
+  return Lowerer(g, grids, grouping, placement, memo).run();
 }
 
 }  // namespace octavo::plan

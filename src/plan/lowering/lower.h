@@ -14,6 +14,6 @@ namespace octavo::plan {
 
 /// Appends to `placement.buffers` (constants, converted inputs) and returns the regions. Tactics are not chosen yet.
 [[nodiscard]] Result<std::vector<region::Region>> lower(const ir::Graph& g, const ir::Grids& grids, const Grouping& grouping,
-                                                        Placement& placement, SimplifiedPrograms& simplified);
+                                                        Placement& placement, Memo& memo);
 
 }  // namespace octavo::plan

@@ -84,8 +84,8 @@ Sizes sizes_of(const CodesShape& a, const AttentionTile& t) {
   z.pitch =
       (parts(a.keys, 4) | 1) * 4;  // an odd number of vectors: eight threads that read 16 bytes of eight rows meet no bank twice
   z.moving = kStages * std::max(z.key_tile * z.score_step, z.column_tile * t.depth);
-  z.shared =
-      z.score_steps * t.queries * z.score_step + z.moving + z.value_steps * t.queries * t.depth + t.queries * (z.pitch + 1) * 4;
+  z.shared = z.score_steps * t.queries * z.score_step + z.moving + z.value_steps * t.queries * t.depth +
+             t.queries * (z.pitch + parts(a.keys, kSumBlock) + 2) * 4;
   z.blocks = parts(a.queries, t.queries) * a.matrices();
   return z;
 }
@@ -250,7 +250,7 @@ EpilogueShape epilogue_shape(const CodesShape& a, const AttentionTile& t) {
 class Attention final : public FamilyOf<CodesShape, AttentionTile> {
  public:
   std::string_view name() const override { return "attention.u8.mma"; }
-  int version() const override { return 2; }
+  int version() const override { return 3; }
   bool about(const region::Region& r) const override {
     return is_attention(r) && (r.stages[0].anchor.integer || !product_of_halves(r));
   }
@@ -299,7 +299,7 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
                          {"kWarps", t.warps},
                          {"kPitch", z.pitch},
                          {"kMovingBytes", z.moving},
-                         {"kTogether", 4},
+                         {"kTogether", 2},
                          {"kSumBlock", kSumBlock},
                          {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
                          {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
@@ -316,11 +316,13 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
     replace_mark(text, "@POINTERS@", e.pointers);
     replace_mark(text, "@SCORE_OPERANDS@", scores.names);
     replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
-    out.text +=
-        std::string(elements_functions()) + std::string(share_text()) + total_of_blocks((a.keys + kSumBlock - 1) / kSumBlock) +
-        float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) + scores.text + probabilities.text +
-        e.text + product_text("octavo_scores", a.left, a.right, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
-        product_text("octavo_values", codes, a.last, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
+    out.text += std::string(elements_functions()) + std::string(share_text()) +
+                total_of_blocks((a.keys + kSumBlock - 1) / kSumBlock) +
+                float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
+                float_function("octavo_near_exp", [](auto& m, int v) { return program::exp_core(m, v); }) + scores.text +
+                probabilities.text + e.text +
+                product_text("octavo_scores", a.left, a.right, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
+                product_text("octavo_values", codes, a.last, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
 
     Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
     for (const ProductSide* side : {&a.left, &a.right, &a.last})

@@ -86,7 +86,7 @@ ConvLayout layout_of(const ConvProducts& setting, ConvTile t, const Target& targ
   }
   if (t.splits > 1) {
     l.counters = up(4 * l.tiles_m * l.tiles_n, 256);
-    l.workspace = l.counters + 4 * l.tiles_m * l.tiles_n * t.m * t.n;
+    l.workspace = l.counters + 4 * l.tiles_m * l.tiles_n * t.m * t.n * (s.type == ConvType::u8s8 ? 1 : t.splits);
   }
   l.grid = std::min<std::int64_t>(l.items, std::int64_t{target.multiprocessors} * t.blocks);
   if (l.grid < l.items) l.grid = std::max<std::int64_t>(l.grid / l.tiles_n, 1) * l.tiles_n;
@@ -110,9 +110,9 @@ Reasons why_not_tile(const ConvLayout& l, const Target& target) {
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return unmet("tile", fmt::format("{}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n), "a multiple of 16x16 a warp");
   const int run = t.n / t.warps_n / 4;
-  if (l.conv.type != ConvType::u8s8 && ((t.groups && !in_16_bits(l.conv.type)) || t.splits > 1))
-    return unmet("products and split depth of floats", fmt::format("{}, {}", t.groups ? "wgmma" : "mma", t.splits),
-                 "mma, or wgmma of 16 bits, 1");
+  if (l.conv.type != ConvType::u8s8 && t.groups && !in_16_bits(l.conv.type))
+    return unmet("products of floats", "wgmma", "mma, or wgmma of 16 bits");
+  if (l.conv.type != ConvType::u8s8 && t.splits > 8) return unmet("splits of sums of floats", t.splits, "at most 8");
   if (t.groups) {
     if (auto why = why_no_warpgroups(target); !why.empty()) return why;
     if (t.warps_m % 4 != 0 || t.warps_n != 1 || (t.n != 32 && t.n != 64 && t.n != 128 && t.n != 256))
@@ -171,11 +171,13 @@ double seconds_of(const ConvShape& s, const ConvLayout& l, double traffic, const
   // Products wait for taps that come through L1: seen, 1.4 to 1.5 times as long on layers of up to 64 channels.
   // So do those of one block a multiprocessor whose filter leaves no room for another.
   const double waits = s.taps() > 1 && !s.packed_rows && (!t.groups || t.n <= 64 || (t.resident && t.blocks == 1)) ? 1.45 : 1;
+  // The last block waits for the others. Of floats it reads all their sums: a guess, not measured.
+  const double splitting = t.splits == 1 ? 0 : s.type == ConvType::u8s8 ? 6000 : 4000 + 4.0 * t.m * t.n * t.splits / 48;
   const double latency = (t.groups && t.stages > 4   ? 700
                           : t.groups && t.stages > 3 ? 800
                           : t.stages > 2             ? 900
                                                      : 1400) +
-                         60.0 * static_cast<double>(parts(l.steps, std::int64_t{t.splits} * t.slices)) + (t.splits > 1 ? 6000 : 0) +
+                         60.0 * static_cast<double>(parts(l.steps, std::int64_t{t.splits} * t.slices)) + splitting +
                          (t.slices > 1 ? 300 : 0);
   const double busy = rounds * overlapped * waits + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);
   return cost::seconds(busy, traffic) + cost::kStart;
@@ -208,9 +210,9 @@ std::string define(const ConvShape& s, std::int64_t in_group, const ConvLayout& 
          fmt::format("#define OCTAVO_SPLIT {}\n", split ? 1 : 0) +
          fmt::format(
              "#define OCTAVO_PRODUCT octavo_mma_{}\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply{}\n"
-             "typedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
+             "typedef {} octavo_sum;\nconstexpr bool kRounded = {}, kRealSums = {};\n",
              name_of(s.type), in_16_bits(s.type) ? fmt::format("_{}", name_of(s.type)) : "",
-             s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
+             s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32, s.type != ConvType::u8s8);
 }
 
 /// One of the convolutions. `conv` is filled.
@@ -277,7 +279,8 @@ std::vector<ConvLayout> layouts(const ConvProducts& setting, const Target& targe
         }
       };
       for (const int splits : {1, 2, 4, 8, 16}) {
-        if (splits > 1 && (real || splits > steps || tiles * splits > 2LL * target.multiprocessors)) continue;
+        if (splits > 1 && (splits > steps || tiles * splits > 2LL * target.multiprocessors)) continue;
+        if (splits > 1 && real && (!in_16_bits(s.type) || splits > 8 || splits * 4 > steps)) continue;
         for (const bool resident : {false, true}) add(splits, 1, resident, b.blocks);
       }
       // Few tiles leave room for more warps a block.
