@@ -95,8 +95,6 @@ Status ThreadPool::ready() {
     job_.number.store({});
     pending_.store(0);
     sleepers_.store(0);
-    movers_.store(0);
-    caller_ = {};  // the same thread has another number here
     for (int i = 0; i < size_; ++i) {
       Share& share = shares_[static_cast<std::size_t>(i)];
       share.left.store({});
@@ -234,7 +232,6 @@ void ThreadPool::dispatch(Call call, void* body, const List& list) {
   if (caller_ != std::this_thread::get_id()) {
     caller_ = std::this_thread::get_id();
     ask_for_short_turns();
-    shares_[0].thread.store(current_thread());
   }
   std::uint32_t seen = job_.number.load(std::memory_order_relaxed).job;
   job_.call = call;
@@ -244,36 +241,21 @@ void ThreadPool::dispatch(Call call, void* body, const List& list) {
   begin_job(0, 0);
   for (;;) {
     const Number number = job_.number.load(std::memory_order_acquire);
-    if (number.tasks == 0) break;
+    if (number.tasks == 0) return;
     seen = number.job;
     run_share(0, number);
     wait_for_job(seen, 0);
   }
-  // Whoever is moving this thread restores its cores first: what runs next may read them, or start threads that inherit them. Yields, because
-  // that thread may wait for this core. A mover that comes later sees that this thread has nothing in hand.
-  while (movers_.fetch_add(0) > 0) std::this_thread::yield();
 }
 
-/// A thread that has tasks of the job in hand and that nobody looked at in this job; -1: none. The caller only while cores are contested: on idle
-/// cores it would be moved for what ends sooner by itself (interrupts, threads of the system).
-int ThreadPool::late_thread(std::uint32_t job, int worker) {
-  const bool contested = contested_.load(std::memory_order_relaxed) > 0;
+/// The system's number of a worker that has tasks of the job in hand and that nobody looked at in this job; 0: none.
+int ThreadPool::late_worker(std::uint32_t job, int worker) {
   for (int i = 1; i < size_; ++i) {
     const int other = (worker + i) % size_;
     Share& share = shares_[static_cast<std::size_t>(other)];
-    if ((other != 0 || contested) && share.runs.load(std::memory_order_relaxed) && share.asked.exchange(job) != job) return other;
+    if (other != 0 && share.runs.load(std::memory_order_relaxed) && share.asked.exchange(job) != job) return share.thread.load();
   }
-  return -1;
-}
-
-/// Moves a thread of the pool that has lost its core to this one; false if it cannot be moved. The caller stays in `dispatch` meanwhile.
-bool ThreadPool::bring(int late) {
-  const Share& share = shares_[static_cast<std::size_t>(late)];
-  if (late == 0) movers_.fetch_add(1);
-  const bool moved = (late != 0 || share.runs.load()) && bring_here(share.thread.load());
-  if (late == 0) movers_.fetch_sub(1);
-  if (moved) (late == 0 ? brought_callers_ : brought_).fetch_add(1, std::memory_order_relaxed);
-  return moved;
+  return 0;
 }
 
 /// Returns when there is another job than `seen`.
@@ -282,13 +264,15 @@ void ThreadPool::wait_for_job(std::uint32_t seen, int worker) {
   if (moved()) return;
   if (may_spin()) {
     if (spin(moved, kSpin)) return;
-    // A thread whose processor time stands still has lost its core in the middle of a task. This thread is about to sleep: the other can go on
+    // A worker whose processor time stands still has lost its core in the middle of a task. This thread is about to sleep: the worker can go on
     // here at once, where it would have to wait for the next tick, up to 4 ms.
-    const int late = late_thread(seen, worker);
-    const int number = late < 0 ? 0 : shares_[static_cast<std::size_t>(late)].thread.load();
-    const std::int64_t before = number == 0 ? -1 : processor_time(number);
+    const int late = late_worker(seen, worker);
+    const std::int64_t before = late == 0 ? -1 : processor_time(late);
     if (spin(moved, kLook)) return;
-    if (before >= 0 && processor_time(number) == before && bring(late)) contested_.store(kContested, std::memory_order_relaxed);
+    if (before >= 0 && processor_time(late) == before && bring_here(late)) {
+      brought_.fetch_add(1, std::memory_order_relaxed);
+      contested_.store(kContested, std::memory_order_relaxed);
+    }
   }
   while (!moved()) {
     // The bell first: whoever counts this thread out rings after that, so the wait ends. Read later, it could be the bell that has rung

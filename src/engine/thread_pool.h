@@ -30,8 +30,7 @@ struct CoreLoad {
 /// `run`. A job is done when its tasks are done; it does not wait for a worker that slept or lost its core and found no task left. All
 /// threads of a pool, the caller too, ask the system for short time slices (engine/short_turns.h). Where other processes use the cores too,
 /// workers leave a core that another thread of the pool is on, and a worker that lost its core in the middle of a task is brought to the
-/// core of a thread that waits for it (engine/thread_place.h). So is the calling thread, while workers lose their cores too. Which cores it may use is the same
-/// when `run` returns.
+/// core of a thread that waits for it (engine/thread_place.h). The calling thread is never moved.
 /// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
@@ -43,11 +42,9 @@ class ThreadPool {
 
   [[nodiscard]] int size() const { return size_; }
 
-  /// How often workers were moved to another core so far: away from one that the pool uses already, or to a thread that waits for them; and how often the calling
-  /// thread was.
+  /// How often workers were moved to another core so far: away from one that the pool uses already, or to a thread that waits for them.
   [[nodiscard]] long left_cores() const { return left_cores_.load(std::memory_order_relaxed); }
   [[nodiscard]] long brought() const { return brought_.load(std::memory_order_relaxed); }
-  [[nodiscard]] long brought_callers() const { return brought_callers_.load(std::memory_order_relaxed); }
 
   /// Before `run`, in a process that may have been forked since the last: starts the workers again if they were left behind in the
   /// parent. Cost: one load where nothing has to be done. Fails with `io` when the system refuses a thread.
@@ -133,8 +130,7 @@ class ThreadPool {
   bool steal(int worker, int pieces, std::uint32_t job);
   void finish(int pieces, std::uint32_t job, int worker);
   void wait_for_job(std::uint32_t seen, int worker);
-  [[nodiscard]] int late_thread(std::uint32_t job, int worker);
-  bool bring(int late);
+  [[nodiscard]] int late_worker(std::uint32_t job, int worker);
   void leave_shared_core(int worker);
   void wake_sleepers();
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
@@ -164,7 +160,7 @@ class ThreadPool {
   struct alignas(64) Share {
     std::atomic<Left> left{};
     std::atomic<int> core{-1};            ///< where the worker began its last job
-    std::atomic<int> thread{0};           ///< the system's number of it; 0: unknown
+    std::atomic<int> thread{0};           ///< the system's number of it; 0: the caller
     std::atomic<bool> runs{false};        ///< it may have tasks in hand
     std::atomic<std::uint32_t> asked{0};  ///< job in which somebody looked whether it has lost its core
   };
@@ -177,8 +173,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> sleepers_{0};  ///< threads that sleep, or are about to, since the bell rang last
   std::atomic<std::uint32_t> bell_{0};        ///< what they sleep on: changes when they are woken
   std::atomic<bool> stop_{false};
-  std::atomic<long> left_cores_{0}, brought_{0}, brought_callers_{0};
-  std::atomic<int> movers_{0};     ///< threads that may be moving the caller
+  std::atomic<long> left_cores_{0}, brought_{0};
   std::atomic<int> contested_{0};  ///< jobs for which shares are still taken in halves, because a worker had lost its core
   std::unique_ptr<Share[]> shares_;
   unsigned generation_;  ///< fork_generation() when the workers were started

@@ -48,6 +48,8 @@ class Device {
   /// What times taken on this device are true for, in one line without " | ": its name, its clocks, the versions of the software that
   /// makes and runs its kernels. For timing caches and people. Error: `unsupported` where the device cannot be opened.
   [[nodiscard]] virtual Result<std::string> description() const { return std::string(name()); }
+  /// False for a device that engines are built for by its name alone: nothing runs there.
+  [[nodiscard]] virtual bool is_here() const { return true; }
   /// Zeros, at an address that is a multiple of 256. Error: `io` when there is not as much.
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceMemory>> allocate(std::size_t bytes) const = 0;
   /// Copies that return when they are done; for constants, and for looking at what a region made.

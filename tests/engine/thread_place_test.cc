@@ -178,41 +178,5 @@ TEST(ThreadPlace, APoolBringsAWorkerThatHasLostItsCore) {
   }).join();
 }
 
-// While workers lose their cores, the calling thread is brought too. It may use the same cores afterwards, whenever it looks.
-TEST(ThreadPlace, APoolBringsTheCallerWhileCoresAreContested) {
-  const auto [first, second] = two_cores();
-  if (first == second) GTEST_SKIP() << "needs two cores";
-  std::thread([first = first, second = second] {
-    cpu_set_t both;
-    CPU_ZERO(&both);
-    CPU_SET(static_cast<unsigned>(first), &both);
-    CPU_SET(static_cast<unsigned>(second), &both);
-    ASSERT_EQ(sched_setaffinity(0, sizeof both, &both), 0);
-    auto pool = ThreadPool::create(2);
-    ASSERT_TRUE(pool);
-    const Busy busy(second);
-    const auto run = [&](int core, std::int64_t caller, std::int64_t worker) {
-      pin(core);  // moves this thread there; it may leave again
-      ASSERT_EQ(sched_setaffinity(0, sizeof both, &both), 0);
-      (*pool)->run(2, [&](int, int, int who) {
-        const std::int64_t end = processor_time(current_thread()) + (who == 0 ? caller : worker);
-        while (processor_time(current_thread()) < end) {
-        }
-      });
-      const cpu_set_t after = allowed();
-      EXPECT_TRUE(CPU_EQUAL(&both, &after));
-    };
-    constexpr std::int64_t kShort = 200'000, kLong = 8'000'000;  // ns; a tick lasts 4 ms or less
-    EXPECT_TRUE(wait_until([&] {
-      run(first, kShort, kLong);
-      return (*pool)->brought() > 0;
-    }));
-    EXPECT_TRUE(wait_until([&] {
-      run(second, kLong, kShort);
-      return (*pool)->brought_callers() > 0;
-    }));
-  }).join();
-}
-
 }  // namespace
 }  // namespace octavo::engine

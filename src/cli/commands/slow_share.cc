@@ -13,6 +13,9 @@ Result<std::string> slow_share(const std::shared_ptr<const engine::Engine>& engi
   const region::Plan& plan = engine->plan();
   const auto slow = [](const region::Region& r) { return !r.tactic.vector || r.tactic.reference; };
   if (std::none_of(plan.regions.begin(), plan.regions.end(), slow)) return std::string();
+  for (std::size_t d = 1; d < plan.devices.size(); ++d) {
+    if (!engine->device(static_cast<region::DeviceId>(d)).is_here()) return std::string();
+  }
   constexpr int kRuns = 3;
   constexpr std::size_t kNamed = 4;
   const RunBuffers buffers(plan);

@@ -51,6 +51,7 @@ class AbsentGpu final : public region::Device {
  public:
   explicit AbsentGpu(GpuFacts facts) : facts_(std::move(facts)) {}
   std::string_view name() const override { return "cuda"; }
+  bool is_here() const override { return false; }
   Result<std::string> description() const override {
     return fmt::format("{}; {}, {} multiprocessors; not in this machine", facts_.name, facts_.architecture, facts_.multiprocessors);
   }
