@@ -3,7 +3,7 @@
 usage: first_run.py [--networks mobilenet resnet50 encoder] [--shapes N] [--exact N] [--threads N] [--effort N] [--work DIR]
 
 An open engine is built and tuned for a few shapes (asked for, and not counted). Then every other shape runs once, which is the first run, and ten times again. For each network: the
-time of the first run minus the median of later ones (median and worst); whether anything was timed in a run; and for --exact of the shapes the time of these runs against an engine that was
+time of the first run minus the median of later ones (median and worst), and the same of the processor time of all threads, which other processes on the machine change little; whether anything was timed in a run; and for --exact of the shapes the time of these runs against an engine that was
 built for the shape alone, in turn (geometric mean and worst), and whether the outputs are equal bit for bit. The timing cache is a file in DIR: remove it for an empty one.
 """
 import argparse
@@ -81,13 +81,22 @@ def texts(shape, rng):
     return {"ids": rng.integers(0, 1000, shape), "mask": np.ones(shape, np.int64)}
 
 
-def seconds(call, runs):
+def seconds(call, runs, clock=time.perf_counter):
     times = []
     for _ in range(runs):
-        start = time.perf_counter()
+        start = clock()
         call()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return times
+
+
+def both(call, runs):
+    """Times by the clock of the wall, and of the processors."""
+    times = []
+    for _ in range(runs):
+        spent = time.process_time()
+        times += [(seconds(call, 1)[0], time.process_time() - spent)]
+    return [list(t) for t in zip(*times)]
 
 
 def measure(name, model, tuned, shapes, profiles, inputs, args):
@@ -102,16 +111,16 @@ def measure(name, model, tuned, shapes, profiles, inputs, args):
     outputs = {}
     for number, shape in enumerate(shapes):
         data = inputs(shape, rng)
-        first = seconds(lambda: engine.run(data), 1)[0]
-        later = statistics.median(seconds(lambda: engine.run(data), args.later))
-        costs.append((first - later, shape, first, later))
+        (first,), (first_spent,) = both(lambda: engine.run(data), 1)
+        later, later_spent = map(statistics.median, both(lambda: engine.run(data), args.later))
+        costs.append((first - later, shape, first_spent - later_spent))
         if args.verbose:
-            print(f"  {shape}: first {first * 1e3:.1f} ms, later {later * 1e3:.2f} ms", flush=True)
+            print(f"  {shape}: first {first * 1e3:.1f} ms, later {later * 1e3:.2f} ms; processors {first_spent * 1e3:.1f} and {later_spent * 1e3:.2f} ms", flush=True)
         if number < args.exact:
             outputs[number] = data, engine.run(data)
     extra = sorted(c[0] * 1e3 for c in costs)
-    worst = max(costs)
-    print(f"{name}: {len(shapes)} shapes, {engine._builds - engines} engines made in runs; first run minus later: median {statistics.median(extra):.1f} ms, worst {extra[-1]:.1f} ms at {worst[1]}",
+    worst, processors = max(costs), sorted(c[2] * 1e3 for c in costs)
+    print(f"{name}: {len(shapes)} shapes, {engine._builds - engines} engines made in runs; first run minus later: median {statistics.median(extra):.1f} ms, worst {extra[-1]:.1f} ms at {worst[1]}; processors: median {statistics.median(processors):.1f} ms, worst {processors[-1]:.1f} ms",
           flush=True)
     ratios, equal = [], 0
     for number, (data, out) in outputs.items():

@@ -206,6 +206,10 @@ struct BuildOptions {
   /// tuned (the opt shapes of `profiles`, Engine::tune, otherwise the first shapes of all), and times nothing. "tune": it plans and times for these
   /// shapes, which takes seconds. "background": as nearest; a thread then tunes shapes that occur often, and the next run takes the new plan.
   std::string late = "nearest";
+  /// Bounds of sizes that data decide, by the name of a tensor or of an ONNX node (docs/onnx.md, "Sizes that data decide"), 1 to 2^28. Of a result: the most elements of
+  /// each of its dimensions whose size data decide. Of a list of whole numbers that decide sizes: the greatest number. Of a Loop's result, or the Loop:
+  /// the most steps. A run that needs more throws Exception::Kind::bad_input, which names tensor, bound and size.
+  std::map<std::string, std::int64_t> max_elements = {};
   /// > 0: the value of a symbolic first dimension (the batch) that `shapes` leaves open. 0: it stays open until the first run.
   std::int64_t default_batch = 0;
   /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.
@@ -386,15 +390,23 @@ struct NonFinite {
   std::int64_t nan = 0, infinite = 0, elements = 0;  ///< of all runs that were counted
 };
 
-/// Arena and threads to run one engine, for one thread at a time. Results do not depend on the number of threads.
+/// Arena and threads to run one engine, for one thread at a time. Results do not depend on the number of threads. Of an open engine it takes every
+/// shape of the range, by `run` with arrays.
 class OCTAVO_API Context {
  public:
-  /// `threads` 0: the engine's. Errors: usage while dimensions are open, io.
+  /// `threads` 0: the engine's. Errors: io.
   explicit Context(const Engine& engine, int threads = 0);
   ~Context();
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
-  /// As Engine::run with buffers; allocates nothing.
+  /// Runs with arrays in the order of Engine::inputs(). An open engine takes their shapes as they are, as Engine::at does: the first run of new shapes takes some
+  /// milliseconds more, and the context keeps what 16 sets of shapes need. The results, in the order of Engine::outputs(), have their true shapes and lie in
+  /// memory of the context until its next run. Errors: bad_input, which names the array and both shapes or types; those of Engine::at.
+  [[nodiscard]] std::span<const ConstView> run(std::span<const ConstView> inputs);
+  [[nodiscard]] std::span<const ConstView> run(std::initializer_list<ConstView> inputs) {
+    return run(std::span<const ConstView>(inputs.begin(), inputs.size()));
+  }
+  /// As Engine::run with buffers; allocates nothing. Errors also: usage while dimensions of the engine are open.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
   /// As Engine::run with memory of the host or the GPU. With a stream, the call puts the work into the stream and does not wait. The results
   /// are complete when the stream has reached this point; until then the context must not run in another stream, and host memory must not
@@ -403,7 +415,7 @@ class OCTAVO_API Context {
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
     run(std::span<const void* const>(inputs.begin(), inputs.size()), std::span<void* const>(outputs.begin(), outputs.size()));
   }
-  /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage if `runs` is below 1.
+  /// Runs once, then `runs` times with the time of each layer. Errors: as run with buffers; usage if `runs` is below 1.
   [[nodiscard]] RunTimes profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs = 50);
   /// The shape of output `output` (an index into Engine::outputs()) after the last run has ended, as Engine::run says. Errors: usage if there is
   /// no such output.
@@ -411,7 +423,8 @@ class OCTAVO_API Context {
   [[nodiscard]] int threads() const;
 
   /// `on`: from now on, each run with buffers counts NaN and infinities in the model's inputs and in every float tensor that a layer stores,
-  /// which takes about one more pass over these; counts begin at 0. Otherwise: no longer. Runs with a stream are not counted.
+  /// which takes about one more pass over these; counts begin at 0. Otherwise: no longer. Runs with a stream are not counted. Errors: usage while
+  /// dimensions of the engine are open.
   void count_nonfinite(bool on = true);
   /// The tensors that had any: inputs first, then in the order of computation. The first one is the origin.
   [[nodiscard]] std::vector<NonFinite> nonfinite() const;

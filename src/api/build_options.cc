@@ -17,6 +17,12 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
   p.import.shapes = options.shapes;
   p.import.default_batch = options.default_batch;
   p.import.display_name = name;
+  p.import.max_elements = options.max_elements;
+  for (const auto& [tensor, most] : options.max_elements) {
+    if (most < 1 || most > onnx::kMostElements)
+      raise(ErrorKind::usage,
+            fmt::format("max_elements: the bound of \"{}\" is {}; give 1 to {}", tensor, most, onnx::kMostElements));
+  }
   p.plan.threads = options.threads;
   p.plan.disabled = options.disabled;
   p.plan.effort = options.effort;

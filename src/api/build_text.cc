@@ -52,6 +52,7 @@ std::string build_text(const PipelineOptions& o, const onnx::LateValues& late) {
   json j{{"device", o.device}, {"threads", p.threads}, {"effort", p.effort}, {"default_batch", o.import.default_batch}};
   if (!o.cpu.empty()) j["cpu"] = o.cpu;
   if (!o.import.shapes.empty()) j["shapes"] = o.import.shapes;
+  if (!o.import.max_elements.empty()) j["max_elements"] = o.import.max_elements;
   if (!p.disabled.empty()) j["disabled"] = p.disabled;
   if (!p.forced.empty()) j["forced"] = p.forced;
   if (p.max_error) j["max_error"] = *p.max_error;
@@ -77,6 +78,10 @@ Result<ReadBuild> read_build(std::string_view text, std::string_view engine) {
     o.cpu = j.value("cpu", std::string());
     o.import.default_batch = j.at("default_batch").get<std::int64_t>();
     o.import.shapes = j.value("shapes", std::map<std::string, ir::Shape>());
+    o.import.max_elements = j.value("max_elements", std::map<std::string, std::int64_t>());
+    for (const auto& [tensor, most] : o.import.max_elements) {
+      if (most < 1 || most > onnx::kMostElements) throw Wrong{fmt::format("bound {} of \"{}\"", most, tensor)};
+    }
     p.threads = j.at("threads").get<int>();
     p.effort = j.at("effort").get<int>();
     p.disabled = j.value("disabled", decltype(p.disabled)());

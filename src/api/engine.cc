@@ -1,4 +1,4 @@
-// The public Engine and Context: errors become exceptions here, and only here.
+// The public Engine: errors become exceptions here, and in the Context beside it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/mman.h>
@@ -16,6 +16,7 @@
 #include "api/build_options.h"
 #include "api/convert.h"
 #include "api/description.h"
+#include "api/engine_impl.h"
 #include "api/load.h"
 #include "api/memory_use.h"
 #include "api/model_source.h"
@@ -37,25 +38,7 @@
 
 namespace octavo {
 
-using api::raise;
-using api::take;
-
 namespace {
-
-/// Long work that `progress` watches. An error after it said stop is a cancellation.
-template <class Work>
-auto watched(const TaskWatcher& progress, const Work& work) {
-  const TaskScope task(progress);
-  try {
-    return work();
-  } catch (const Exception& e) {
-    if (task.cancelled()) throw Exception(Exception::Kind::cancelled, e.what());
-    throw;
-  }
-}
-
-/// Plans have one device beside the host.
-constexpr region::DeviceId kGpu = 1;
 
 /// What bindings of all plans have in common: -1 where dimensions differ, none where ranks do.
 std::vector<TensorInfo> common_bindings(const engine::Engines& engines, std::vector<region::Binding> region::Plan::*which) {
@@ -74,176 +57,67 @@ std::vector<TensorInfo> common_bindings(const engine::Engines& engines, std::vec
   return out;
 }
 
-std::vector<engine::Address> addresses(std::span<const Memory> memory) {
-  std::vector<engine::Address> out;
-  for (const Memory& m : memory) out.push_back({m.data, m.on_gpu ? kGpu : region::kHost});
-  return out;
-}
-
-std::vector<Shape> shapes_after(const engine::Context& context) {
-  std::vector<Shape> out;
-  for (std::size_t i = 0; i < region::shown_outputs(context.engine().plan()); ++i) out.push_back(context.shape_of(i));
-  return out;
-}
-
 }  // namespace
 
-/// One engine; or a model with open dimensions and the engines built from it (as handles, with their idle contexts); or a file of several.
-struct __attribute__((visibility("hidden"))) Engine::Impl {
-  std::shared_ptr<const engine::Engine> engine;
-  std::shared_ptr<const api::OpenModel> model;
-  engine::Engines loaded;  ///< of a file with several, or handed to an open model (Engine::with_engines); empty otherwise
-  api::Described about;
-  TaskWatcher progress;  ///< of builds for new shapes
-  int threads = 1;
-  std::string device = "cpu";
-  /// Of all engines of an open model; null: contexts have arenas of their own.
-  std::shared_ptr<engine::ArenaPool> arenas;
-
-  // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
-  mutable std::vector<std::unique_ptr<engine::Context>> idle;
-  mutable std::map<const engine::Engine*, std::shared_ptr<const Impl>> built;
-
-  static std::shared_ptr<Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
-    auto impl = std::make_shared<Impl>();
-    impl->threads = threads > 0 ? threads : region::threads_of(e->plan());
-    impl->device = api::device_of(e->plan());
-    impl->about = api::described(e->about());
-    impl->engine = std::move(e);
-    return impl;
+std::shared_ptr<const Engine::Impl> Engine::Impl::from_model(std::vector<std::byte> bytes, const BuildOptions& options,
+                                                             const std::string& folder, const std::string& name,
+                                                             const std::string& path) {
+  api::PipelineOptions p = api::pipeline_of(options, name);
+  std::unique_ptr<const api::ModelFile> file;
+  if (options.keep_model && !path.empty()) file = take(api::ModelFile::open(path));
+  const auto model_bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  const auto session = take(api::Session::of(model_bytes, folder, "the model"));
+  if (file) p.source = api::file_source(std::move(file), onnx::external_files(session->parsed()));
+  api::ShapeRanges ranges;
+  for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
+  if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
+  std::map<std::string, ir::Tensor> values;
+  for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
+  auto model = take(api::OpenModel::create(session, model_bytes, std::move(p), std::move(ranges), std::move(values),
+                                           static_cast<std::size_t>(options.most_engines), take(api::late_named(options.late))));
+  if (!model->open()) {
+    auto built = model->at({});
+    if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
   }
-
-  /// `path`: of a model in a regular file, which is read again when the engine is saved; empty: it stays in memory for that.
-  static std::shared_ptr<const Impl> from_model(std::vector<std::byte> bytes, const BuildOptions& options,
-                                                const std::string& folder, const std::string& name, const std::string& path) {
-    api::PipelineOptions p = api::pipeline_of(options, name);
-    std::unique_ptr<const api::ModelFile> file;
-    if (options.keep_model && !path.empty()) file = take(api::ModelFile::open(path));
-    const auto model_bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-    const auto session = take(api::Session::of(model_bytes, folder, "the model"));
-    if (file) p.source = api::file_source(std::move(file), onnx::external_files(session->parsed()));
-    api::ShapeRanges ranges;
-    for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
-    if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
-    std::map<std::string, ir::Tensor> values;
-    for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
-    auto model = take(api::OpenModel::create(session, model_bytes, std::move(p), std::move(ranges), std::move(values),
-                                             static_cast<std::size_t>(options.most_engines), take(api::late_named(options.late))));
-    if (!model->open()) {
-      auto built = model->at({});
-      if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
-    }
-    if (options.device.starts_with("cuda")) {  // builds come with the first shapes: without a GPU they would all fail
-      for (const region::Device* gpu : api::devices(options.device)) take(gpu->description());
-    }
-    auto impl = std::make_shared<Impl>();
-    impl->about = api::described(model->description());
-    impl->arenas = model->arenas();
-    impl->model = std::move(model);
-    impl->progress = options.progress;
-    impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
-    impl->device = options.device;
-    if (!options.profiles.empty()) {
-      auto built = impl->model->at(impl->model->opt());
-      if (!built && impl->model->late().empty()) take(std::move(built));  // else with the values of the first run
-    }
-    return impl;
+  if (options.device.starts_with("cuda")) {  // builds come with the first shapes: without a GPU they would all fail
+    for (const region::Device* gpu : api::devices(options.device)) take(gpu->description());
   }
-
-  [[nodiscard]] bool open() const { return engine == nullptr; }
-
-  /// Every engine that there is: this one, those of the file, those built so far.
-  [[nodiscard]] engine::Engines all() const {
-    if (engine) return {engine};
-    engine::Engines all = loaded;
-    for (auto& made : model ? model->all() : engine::Engines()) all.push_back(std::move(made));
-    return all;
+  auto impl = std::make_shared<Impl>();
+  impl->about = api::described(model->description());
+  impl->arenas = model->arenas();
+  impl->model = std::move(model);
+  impl->progress = options.progress;
+  impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
+  impl->device = options.device;
+  if (!options.profiles.empty()) {
+    auto built = impl->model->at(impl->model->opt());
+    if (!built && impl->model->late().empty()) take(std::move(built));  // else with the values of the first run
   }
-  [[nodiscard]] bool was_loaded(const engine::Engine* e) const {
-    return std::any_of(loaded.begin(), loaded.end(), [&](const auto& l) { return l.get() == e; });
-  }
+  return impl;
+}
 
-  /// Bindings with the model's names of their dimensions.
-  [[nodiscard]] std::vector<TensorInfo> named(std::vector<TensorInfo> tensors) const {
-    for (TensorInfo& t : tensors) {
-      const auto symbols = about.symbols.find(t.name);
-      if (symbols != about.symbols.end() && symbols->second.size() == t.shape.size()) t.symbols = symbols->second;
-    }
-    return tensors;
+std::shared_ptr<const engine::Engine> Engine::Impl::only(std::string_view what) const {
+  if (engine) return engine;
+  if (model && model->ranged() && model->late().empty()) return take(model->at(model->opt()));
+  if (!model) {
+    raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes; select one with Engine::at:\n  {}", what,
+                                        loaded.size(), engine::shapes_text(loaded)));
   }
-
-  /// The engine that introspection is about: this one, or the only one built so far.
-  std::shared_ptr<const engine::Engine> only(std::string_view what) const {
-    if (engine) return engine;
-    if (model && model->ranged() && model->late().empty()) return take(model->at(model->opt()));
-    if (!model) {
-      raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes; select one with Engine::at:\n  {}",
-                                          what, loaded.size(), engine::shapes_text(loaded)));
-    }
-    if (const engine::Engines there = all(); there.size() == 1) return there.front();
-    std::vector<std::string> shapes;
-    for (const onnx::InputInfo& in : model->inputs()) shapes.push_back(fmt::format("\"{}\" {}", in.name, in.shape_text()));
-    const std::set<std::string> late = model->late();
-    if (!late.empty()) {
-      raise(ErrorKind::usage,
-            fmt::format("{}: no single engine is built yet, because shapes depend on the values of inputs: \"{}\". Give "
-                        "`values` to build, or ask the engine of one set of them.",
-                        what, fmt::join(late, "\", \"")));
-    }
+  if (const engine::Engines there = all(); there.size() == 1) return there.front();
+  std::vector<std::string> shapes;
+  for (const onnx::InputInfo& in : model->inputs()) shapes.push_back(fmt::format("\"{}\" {}", in.name, in.shape_text()));
+  const std::set<std::string> late = model->late();
+  if (!late.empty()) {
     raise(ErrorKind::usage,
-          fmt::format("{}: no single engine is built yet, because the model has open dimensions: {}. Give `shapes` to build, or "
-                      "ask the engine of one set of shapes.",
-                      what, fmt::join(shapes, ", ")));
+          fmt::format("{}: no single engine is built yet, because shapes depend on the values of inputs: \"{}\". Give "
+                      "`values` to build, or ask the engine of one set of them.",
+                      what, fmt::join(late, "\", \"")));
   }
-
-  const engine::Engine& fixed(std::string_view what) const {
-    if (!engine)
-      raise(ErrorKind::usage,
-            fmt::format(
-                "{}: dimensions are open; bind them with Engine::at, or, if it is the batch alone, build with default_batch = 1",
-                what));
-    return *engine;
-  }
-
-  /// The handle for an engine built from the open model: one for each, so that idle contexts are kept.
-  std::shared_ptr<const Impl> handle(const std::shared_ptr<const engine::Engine>& e) const {
-    const std::lock_guard lock(fork_safe_mutex());
-    if (model)
-      std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first) && !was_loaded(b.first); });
-    auto& h = built[e.get()];
-    if (!h) {
-      auto made = of(e, threads);
-      made->arenas = arenas;
-      h = std::move(made);
-    }
-    return h;
-  }
-
-  [[nodiscard]] Result<std::unique_ptr<engine::Context>> new_context(int of_threads) const {
-    return engine::Context::create(engine, of_threads, nullptr, arenas);
-  }
-
-  /// Calls `f` with an idle context, or a new one.
-  template <class F>
-  void with_context(F f) const {
-    (void)fixed("run");
-    std::unique_ptr<engine::Context> context;
-    {
-      const std::lock_guard lock(fork_safe_mutex());
-      if (!idle.empty()) {
-        context = std::move(idle.back());
-        idle.pop_back();
-      }
-    }
-    if (!context) context = take(new_context(threads));
-    const Status status = f(*context);
-    {
-      const std::lock_guard lock(fork_safe_mutex());
-      idle.push_back(std::move(context));
-    }
-    take(status);
-  }
-};
+  raise(ErrorKind::usage,
+        fmt::format("{}: no single engine is built yet, because the model has open dimensions: {}. Give `shapes` to build, or "
+                    "ask the engine of one set of shapes.",
+                    what, fmt::join(shapes, ", ")));
+}
 
 Engine::Engine(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
@@ -541,57 +415,6 @@ std::shared_ptr<void> Engine::gpu_memory(std::size_t bytes) const {
   std::shared_ptr<region::DeviceMemory> memory = take(e.device(kGpu).allocate(bytes));
   void* const at = memory->address();
   return {std::move(memory), at};
-}
-
-struct Context::Impl {
-  std::unique_ptr<engine::Context> context;
-  std::unique_ptr<api::NonFiniteCounter> counter;  ///< while it counts
-};
-
-Context::Context(const Engine& engine, int threads) : impl_(std::make_unique<Impl>()) {
-  (void)engine.impl_->fixed("Context");
-  impl_->context = take(engine.impl_->new_context(threads > 0 ? threads : engine.threads()));
-}
-Context::~Context() = default;
-Context::Context(Context&&) noexcept = default;
-Context& Context::operator=(Context&&) noexcept = default;
-
-void Context::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  take(impl_->context->run(inputs, outputs, impl_->counter ? &impl_->counter->observer() : nullptr));
-}
-
-void Context::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream) {
-  const auto in = addresses(inputs), out = addresses(outputs);
-  take(impl_->context->run(in, out, stream));
-}
-
-RunTimes Context::profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) {
-  const engine::Profile p = take(impl_->context->profile(inputs, outputs, runs));
-  RunTimes times{p.total.median, p.total.least, {}};
-  for (const engine::RegionTime& r : p.regions) times.layers.push_back(r.median);
-  return times;
-}
-
-void Context::count_nonfinite(bool on) {
-  impl_->counter = on ? std::make_unique<api::NonFiniteCounter>(impl_->context->engine()) : nullptr;
-}
-
-std::vector<NonFinite> Context::nonfinite() const {
-  std::vector<NonFinite> out;
-  if (!impl_->counter) return out;
-  for (const api::NonFiniteTensor& t : impl_->counter->found())
-    out.push_back({t.name, {t.onnx_nodes.begin(), t.onnx_nodes.end()}, t.nan, t.infinite, t.elements});
-  return out;
-}
-
-Shape Context::shape_of(std::size_t output) const {
-  const std::size_t shown = region::shown_outputs(impl_->context->engine().plan());
-  if (output >= shown) raise(ErrorKind::usage, fmt::format("shape_of: output {} of {}", output, shown));
-  return impl_->context->shape_of(output);
-}
-
-int Context::threads() const {
-  return impl_->context->threads();
 }
 
 }  // namespace octavo

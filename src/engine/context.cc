@@ -166,6 +166,7 @@ Status Context::bind(std::span<const Address> inputs, std::span<const Address> o
     return fail(ErrorKind::bad_input, fmt::format("run: {} inputs and {} outputs given, \"{}\" has {} and {}", inputs.size(),
                                                   outputs.size(), plan.model_name, plan.inputs.size(), shown));
   }
+  std::fill(counts_.begin(), counts_.end(), 0);
   const auto output_at = [&](std::size_t i) { return i < outputs.size() ? outputs[i] : Address{&counts_[i - shown]}; };
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const region::Buffer& b = plan.buffers[i];
@@ -310,8 +311,24 @@ Status Context::run(std::span<const Address> inputs, std::span<const Address> ou
     run_images(observer);
     return {};
   }
-  if (observer != nullptr) return run_observed(*observer);
-  return run_regions(stream);
+  OCTAVO_CHECK(observer != nullptr ? run_observed(*observer) : run_regions(stream));
+  if (stream != nullptr && observer == nullptr) return {};
+  const std::size_t shown = engine_->plan().outputs.size() - counts_.size();
+  for (std::size_t i = shown; i < outputs.size(); ++i) {
+    if (outputs[i].space == kHost) counts_[i - shown] = *static_cast<const std::int64_t*>(outputs[i].at);
+  }
+  return within_bounds();
+}
+
+Status Context::within_bounds() const {
+  const region::Plan& plan = engine_->plan();
+  return ir::within_bounds(plan.sizes, plan.outputs.size() - counts_.size(), counts_,
+                           [&](std::size_t i) -> const std::string& { return plan.outputs[i].name; });
+}
+
+Status Context::wait() {
+  OCTAVO_CHECK(wait_for_others(region::kHost));
+  return within_bounds();
 }
 
 Status Context::run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer) {

@@ -171,7 +171,7 @@ class Context {
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
   /// aligned to their element size, exactly as many bytes; outputs overlap nothing. The outputs that say sizes of others, which are last
   /// (region::shown_outputs), may be left out: `shape_of` tells what they say. Allocates nothing. `bad_input` on a wrong count
-  /// or a null address.
+  /// or a null address, and where data need more elements than somebody gave as a bound (ir::OutputSize).
   [[nodiscard]] Status run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer = nullptr);
   /// The same with memory of any device. Where a binding is copied to or from a device, memory of that device takes the place of the
   /// copy if it is aligned as the plan wants, and is copied within the device otherwise; `bad_input` where the engine takes a binding
@@ -181,7 +181,7 @@ class Context {
                            const Observer* observer = nullptr);
 
   /// Returns when what runs in callers' streams put there is done. Errors: what went wrong in it.
-  [[nodiscard]] Status wait() { return wait_for_others(region::kHost); }
+  [[nodiscard]] Status wait();
 
   /// Seconds of regions first..last-1, the mean of `runs` runs one behind the other by the clocks of their devices, with the bindings of the
   /// run before; transfers that it left out are left out. For plans of one image.
@@ -227,6 +227,7 @@ class Context {
   [[nodiscard]] Status wait_for_others(region::DeviceId device);
   [[nodiscard]] Status run_regions(void* stream);
   [[nodiscard]] Status run_observed(const Observer& observer);
+  [[nodiscard]] Status within_bounds() const;
   void run_image(std::int64_t image, int worker, const Observer* observer);
   void run_images(const Observer* observer);
 

@@ -1,5 +1,7 @@
 #include "ir/output_sizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -19,6 +21,27 @@ Shape shape_after(Shape shape, std::size_t output, std::span<const OutputSize> s
     extent = std::clamp<std::int64_t>(counts[static_cast<std::size_t>(s.count) - shown], 0, extent);
   }
   return shape;
+}
+
+Status within_bounds(std::span<const OutputSize> sizes, std::size_t shown, std::span<const std::int64_t> counts,
+                     const std::function<const std::string&(std::size_t)>& name_of) {
+  for (const OutputSize& s : sizes) {
+    if (!is_bound(s)) continue;
+    const auto at = static_cast<std::size_t>(s.count);
+    const std::int64_t count = counts[at - shown], most = s.axis;
+    if (count >= 0 && count <= most) continue;
+    const std::string& tensor = name_of(at);
+    if (count < 0)
+      return fail(ErrorKind::bad_input,
+                  fmt::format("run: the data make the size of \"{}\" {}, which is less than 0", tensor, count));
+    return fail(
+        ErrorKind::bad_input,
+        fmt::format(
+            "run: the data make the size of \"{0}\" {1}, the engine was built for at most {2}\n  to do: build with a greater "
+            "bound, as --max-elements {0}={1} (max_elements of octavo.build), or change the data",
+            tensor, count, most));
+  }
+  return {};
 }
 
 void move_together(std::byte* data, std::size_t element_bytes, const Shape& room, const Shape& shape) {

@@ -3,12 +3,25 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "ir/graph.h"
 
 namespace octavo::ir {
+
+/// A bound that somebody gave is an entry of the list whose `output` is kNoOutput: a run in which output `count` is not among 0 to the bound, which is its `axis`, has no
+/// results. The name of that output is what the bound was given for.
+inline constexpr int kNoOutput = -1;
+[[nodiscard]] inline OutputSize bound_of(int count, std::int64_t most) {
+  return {kNoOutput, static_cast<int>(most), count};
+}
+[[nodiscard]] inline bool is_bound(const OutputSize& s) {
+  return s.output == kNoOutput;
+}
 
 /// How many of so many outputs are results of the model: the first ones.
 [[nodiscard]] std::size_t shown_outputs(std::size_t outputs, std::span<const OutputSize> sizes);
@@ -17,6 +30,9 @@ namespace octavo::ir {
                                 std::span<const std::int64_t> counts);
 /// The dense elements of `room`, of which `shape` is filled, moved together at the front.
 void move_together(std::byte* data, std::size_t element_bytes, const Shape& room, const Shape& shape);
+/// Do the counts of a run keep the bounds that were given? bad_input, with tensor, size and bound, if not. `name_of(i)`: the name of output i.
+[[nodiscard]] Status within_bounds(std::span<const OutputSize> sizes, std::size_t shown, std::span<const std::int64_t> counts,
+                                   const std::function<const std::string&(std::size_t)>& name_of);
 /// Results of a run, one an output, become those of the model: in their shapes, without the counts.
 void cut_results(std::vector<Tensor>& results, std::span<const OutputSize> sizes);
 

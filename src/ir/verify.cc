@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ir/infer.h"
+#include "ir/output_sizes.h"
 
 namespace octavo::ir {
 namespace {
@@ -134,6 +135,13 @@ Status check_interface(const Graph& g) {
     return bad(fmt::format("{} outputs, {} output names", g.outputs.size(), g.output_names.size()));
   const auto outputs = static_cast<int>(g.outputs.size());
   for (const OutputSize& s : g.sizes) {
+    if (is_bound(s)) {
+      const bool there = s.axis >= 0 && s.count >= 0 && s.count < outputs &&
+                         exists(g, g.outputs[static_cast<std::size_t>(s.count)]) &&
+                         g.type(g.outputs[static_cast<std::size_t>(s.count)]) == TensorType{DType::s64, {}};
+      if (!there) return bad(fmt::format("bound {} of output {} of {}", s.axis, s.count, outputs));
+      continue;
+    }
     if (s.output < 0 || s.count <= s.output || s.count >= outputs || !exists(g, g.outputs[static_cast<std::size_t>(s.output)]) ||
         !exists(g, g.outputs[static_cast<std::size_t>(s.count)]))
       return bad(fmt::format("size {} {} {}: the graph has {} outputs", s.output, s.axis, s.count, outputs));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "ir/output_sizes.h"
 #include "region/json.h"
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
@@ -37,9 +38,12 @@ class Reader {
     each(j, "outputs", [&](const json& e) { p.outputs.push_back(binding(e)); });
     if (has(j, "sizes")) {
       each(j, "sizes", [&](const json& e) {
-        const bool three = e.is_array() && e.size() == 3 && std::all_of(e.begin(), e.end(), [](const json& n) {
-                             return n.is_number_integer() && n >= 0 && n < (1 << 20);
-                           });
+        constexpr std::int64_t kMostOutputs = 1 << 20, kMostElements = 1 << 28;
+        const auto number = [](const json& n, std::int64_t least, std::int64_t most) {
+          return n.is_number_integer() && n >= least && n <= most;
+        };
+        const bool three = e.is_array() && e.size() == 3 && number(e[0], ir::kNoOutput, kMostOutputs) &&
+                           number(e[1], 0, e[0] == ir::kNoOutput ? kMostElements : kMostOutputs) && number(e[2], 0, kMostOutputs);
         if (!three) return complain("a size is not three numbers");
         p.sizes.push_back({e[0].get<int>(), e[1].get<int>(), e[2].get<int>()});
       });

@@ -64,9 +64,11 @@ class Verifier {
     const std::size_t shown = shown_outputs(plan_);
     for (const ir::OutputSize& s : plan_.sizes) {
       const auto output = static_cast<std::size_t>(s.output), count = static_cast<std::size_t>(s.count);
-      const bool there = s.output >= 0 && output < shown && s.count >= 0 && count >= shown && count < plan_.outputs.size() &&
-                         s.axis >= 0 && static_cast<std::size_t>(s.axis) < plan_.outputs[output].type.shape.size() &&
-                         plan_.outputs[count].type == ir::TensorType{ir::DType::s64, {}} && plan_.outputs[output].strides.empty() &&
+      const bool of_output = s.output >= 0 && output < shown && s.axis >= 0 &&
+                             static_cast<std::size_t>(s.axis) < plan_.outputs[output].type.shape.size() &&
+                             plan_.outputs[output].strides.empty();
+      const bool there = (of_output || (ir::is_bound(s) && s.axis >= 0)) && s.count >= 0 && count >= shown &&
+                         count < plan_.outputs.size() && plan_.outputs[count].type == ir::TensorType{ir::DType::s64, {}} &&
                          plan_.images == 1;
       if (!there) return bad(fmt::format("size {} {} {} of {} outputs", s.output, s.axis, s.count, plan_.outputs.size()));
     }

@@ -309,7 +309,12 @@ TEST(Api, ErrorsHaveKindAndText) {
         }),
         Exception::Kind::bad_input, "[1,1,16,17], the model wants [N,1,16,16]");
   check(thrown([&] { (void)open.at({}); }), Exception::Kind::bad_input, "has open dimensions");
-  check(thrown([&] { octavo::Context c(open); }), Exception::Kind::usage, "dimensions are open");
+  octavo::Context context(open);
+  std::vector<float> y(10);
+  check(thrown([&] { context.run({x.data()}, {y.data()}); }), Exception::Kind::usage, "dimensions of the engine are open");
+  check(thrown([&] { (void)context.shape_of(0); }), Exception::Kind::usage, "has not run yet");
+  check(thrown([&] { (void)context.run({octavo::view(x, {1, 1, 16, 17})}); }), Exception::Kind::bad_input, "[1,1,16,17]");
+  check(thrown([&] { (void)context.run(std::span<const octavo::ConstView>()); }), Exception::Kind::bad_input, "0 inputs given");
 }
 
 // Two threads, two contexts, one engine: run under TSan.

@@ -50,6 +50,36 @@ void expect_equal(const std::map<std::string, Array>& a, const std::map<std::str
   }
 }
 
+// One context, every shape: results equal those of an engine for exactly that shape, lie in memory of the context, and no shape needs Engine::at.
+TEST(OpenShapes, AContextTakesEveryShape) {
+  const Engine open = Engine::build(kModel, options(0));
+  Context context(open, 2);
+  const auto bytes = [](const ConstView& v) {
+    std::size_t n = size_of(v.dtype);
+    for (const std::int64_t d : v.shape) n *= static_cast<std::size_t>(d);
+    return std::vector<std::byte>(static_cast<const std::byte*>(v.data), static_cast<const std::byte*>(v.data) + n);
+  };
+  std::vector<std::int64_t> order{3, 1, 8, 3, 2};
+  for (std::int64_t n = 1; n <= 20; ++n) order.push_back(n);  // more than the context keeps
+  order.insert(order.end(), {1, 20, 3});
+  for (const std::int64_t n : order) {
+    const std::vector<float> x = pictures(n, static_cast<unsigned>(n));
+    const auto found = context.run({view(x, shapes(n).at("image"))});
+    const std::map<std::string, Array> want = open.at(shapes(n)).run({{"image", view(x, shapes(n).at("image"))}});
+    ASSERT_EQ(found.size(), want.size());
+    const Array& one = want.begin()->second;
+    EXPECT_EQ(found[0].shape, one.shape);
+    EXPECT_EQ(context.shape_of(0), one.shape);
+    EXPECT_EQ(bytes(found[0]), one.bytes) << n;
+  }
+  const std::vector<float> x = pictures(2, 1);
+  const Engine fixed = open.at(shapes(2));
+  Context of_fixed(fixed);
+  const std::span<const ConstView> same = of_fixed.run({view(x, shapes(2).at("image"))});
+  EXPECT_EQ(bytes(same[0]), fixed.run({{"image", view(x, shapes(2).at("image"))}}).begin()->second.bytes);
+  EXPECT_THROW((void)of_fixed.run({view(pictures(3, 1), shapes(3).at("image"))}), Exception);
+}
+
 TEST(OpenShapes, RunsTimeNothingAndGiveTheResultsOfEnginesForTheirShapes) {
   const Engine open = Engine::build(kModel, options(2));
   (void)open.tune(shapes(1));

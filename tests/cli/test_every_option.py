@@ -21,7 +21,7 @@ COMMANDS = (*MODEL_COMMANDS, "convert", "rebuild", "cache show", "cache diff", "
 NAMES_IN_HELP = re.compile(r"^  +((?:-\w,)?--?[\w-]+(?:,--\w+)*)(?: |$)", re.M)
 TYPES_IN_HELP = re.compile(r"^  +((?:-\w,)?--?[\w-]+(?:,--\w+)*) (\S.*?)(?:  |$)", re.M)
 # What options take that are no numbers, as --help names it. A word that is not here is a number's.
-TEXTS = {"FILE", "FILE|DIR", "FOLDER", "PATH", "NAME", "LEVEL", "RULE", "CHOICE", "PATTERN=TYPE", "NAME=FORMAT", "FORMATS", "FORMAT", "TYPE", "KEY", "TEXT", "PUBLIC.pem",
+TEXTS = {"FILE", "FILE|DIR", "FOLDER", "PATH", "NAME", "LEVEL", "RULE", "CHOICE", "PATTERN=TYPE", "NAME=FORMAT", "NAME=N", "FORMATS", "FORMAT", "TYPE", "KEY", "TEXT", "PUBLIC.pem",
          "PRIVATE.pem", "ENGINE", "demand|permit", "file|rebuild", "LAYOUT"}
 
 
@@ -85,6 +85,7 @@ SHARED = {
     "--onnx": Row(["--onnx", "absent.onnx"], "absent.onnx", drop=("MODEL",)),
     "--shapes": Row(["--shapes", "nosuch:1x2"], "nosuch", drop=("--shapes",)),
     "--values": Row(["--values", "nosuch=1"], "nosuch"),
+    "--max-elements": Row(["--max-elements", "nosuch=4"], "nosuch"),
     "--optShapes": Row(["--optShapes", "nosuch:1x2"], "nosuch", drop=("--shapes",)),
     "--minShapes": Row(["--minShapes", "image:2x1x16x16"], "min <= opt <= max"),
     "--maxShapes": Row(["--maxShapes", "image:1x1x8x8"], "min <= opt <= max"),

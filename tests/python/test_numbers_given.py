@@ -40,6 +40,7 @@ CALLS = [
     ("effort", lambda e, v: octavo.build(FP32, effort=v), [NAN, 1.5, -1, 6, 2**80]),
     ("default_batch", lambda e, v: octavo.build(FP32, default_batch=v), [NAN, INF, -1, 1.5, "x"]),
     ("most_engines", lambda e, v: octavo.build(FP32, most_engines=v), [NAN, 0, -1]),
+    ("max_elements", lambda e, v: octavo.build(FP32, max_elements={"y": v}), [NAN, 0, -1, 1.5, 2**28 + 1]),
     ("shapes['image']", lambda e, v: octavo.build(FP32, shapes={"image": (v, 1, 16, 16)}), [NAN, 2.5, "2"]),
     ("max error", lambda e, v: octavo.build(FP32, max_error=v), [NAN, -1]),
     ("'image'", lambda e, v: octavo.build(FP32, calibration={"image": v}), [NAN, INF, -1, (0, INF), (1, 0)]),

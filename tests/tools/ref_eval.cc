@@ -1,5 +1,6 @@
 // octavo_ref: ONNX + .npy inputs -> import -> reference evaluator -> .npy outputs. The tool behind tests/onnx/compare_ort.py.
-//   octavo_ref --batch jobs.txt     one job a line, tab-separated: model, output prefix, then name=file.npy for each input
+//   octavo_ref --batch jobs.txt     one job a line, tab-separated: model, output prefix, then name=file.npy for each input; a field
+//                                   "most:NAME=N" is a bound of sizes that data decide (ImportOptions::max_elements)
 //   octavo_ref --print model.onnx   the imported graph as text, notes, absorbed nodes
 //   octavo_ref --inputs model.onnx  names, types and shapes of the inputs
 // A job prints one line: "ok <n outputs>" or "error <kind number> <text on one line>". Outputs go to <prefix>0.npy, <prefix>1.npy,
@@ -81,6 +82,10 @@ Result<int> run_job(const std::vector<std::string>& fields) {
   for (std::size_t i = 2; i < fields.size(); ++i) {
     const std::size_t equals = fields[i].rfind('=');
     if (equals == std::string::npos) return fail(ErrorKind::usage, "a job field is not name=file: " + fields[i]);
+    if (fields[i].starts_with("most:")) {
+      options.max_elements[fields[i].substr(5, equals - 5)] = std::atoll(fields[i].c_str() + equals + 1);
+      continue;
+    }
     OCTAVO_TRY(const Tensor t, read_npy(fields[i].substr(equals + 1)));
     arrays[fields[i].substr(0, equals)] = t;
     options.shapes[fields[i].substr(0, equals)] = t.shape();
@@ -98,6 +103,11 @@ Result<int> run_job(const std::vector<std::string>& fields) {
     feeds.push_back(arrays[name]);
   }
   OCTAVO_TRY(std::vector<Tensor> results, reference::evaluate(model.graph, feeds));
+  std::vector<std::int64_t> counts;
+  const std::size_t shown = ir::shown_outputs(results.size(), model.graph.sizes);
+  for (std::size_t i = shown; i < results.size(); ++i) counts.push_back(results[i].data<std::int64_t>()[0]);
+  OCTAVO_CHECK(ir::within_bounds(model.graph.sizes, shown, counts,
+                                 [&](std::size_t i) -> const std::string& { return model.graph.output_names[i]; }));
   ir::cut_results(results, model.graph.sizes);
   for (std::size_t i = 0; i < results.size(); ++i) OCTAVO_CHECK(write_npy(fields[1] + std::to_string(i) + ".npy", results[i]));
   return static_cast<int>(results.size());

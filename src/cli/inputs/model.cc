@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -37,6 +38,22 @@ Status take_precisions(const ModelOptions& o, plan::PlanOptions& plan) {
     plan.precisions.push_back({rule.substr(0, at), rule.substr(at + 1)});
   }
   if (!o.allow.empty()) plan.allowed = {o.allow.begin(), o.allow.end()};
+  return {};
+}
+
+/// What --max-elements says.
+Status take_bounds(const ModelOptions& o, std::map<std::string, std::int64_t>& out) {
+  for (const std::string& text : o.max_elements) {
+    const std::size_t at = text.rfind('=');
+    std::int64_t most = 0;
+    const char* const end = text.data() + text.size();
+    const bool read =
+        at != std::string::npos && at != 0 && std::from_chars(text.data() + at + 1, end, most).ptr == end && at + 1 < text.size();
+    if (!read || most < 1 || most > onnx::kMostElements)
+      return fail(ErrorKind::usage, fmt::format("--max-elements: \"{}\" is not NAME=N with N from 1 to {}, as in boxes=100", text,
+                                                onnx::kMostElements));
+    out[text.substr(0, at)] = most;
+  }
   return {};
 }
 
@@ -187,6 +204,7 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
   if (options.batch > 0) batch = options.batch;
   api::PipelineOptions build = options.build;
   OCTAVO_CHECK(take_precisions(options, build.plan));
+  OCTAVO_CHECK(take_bounds(options, build.import.max_elements));
   std::error_code ignored;
   if (!build.timing.strict && !std::filesystem::exists(build.timing.cache, ignored))
     OCTAVO_CHECK(check_outputs({build.timing.cache}));

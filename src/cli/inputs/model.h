@@ -26,6 +26,7 @@ struct ModelOptions {
   std::string path, opt_shapes, min_shapes, max_shapes;
   std::vector<std::string> shapes, values;  ///< each as one --shapes or --values; build takes several (cli/inputs/shape_sets.h)
   std::vector<std::string> bindings;
+  std::vector<std::string> max_elements;  ///< each as one --max-elements
   std::string input_formats, output_formats;
   std::string calibration;
   std::int64_t batch = 0;  ///< --batch; 0: not given

@@ -114,6 +114,12 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                  "of one input and makes one engine file for all")
       ->allow_extra_args(false)
       ->type_name("NAME=NUMBERS");
+  of_build(app.add_option("--max-elements", o.max_elements,
+                          "The most elements of a dimension of tensor NAME whose size data decide, the greatest of the numbers in "
+                          "NAME that decide sizes, or the most steps of Loop NAME, for example boxes=100; repeat for others. A run "
+                          "that needs more is an error (docs/onnx.md)")
+               ->allow_extra_args(false)
+               ->type_name("NAME=N"));
   Option* opt =
       app.add_option("--optShapes", o.opt_shapes, "Like --shapes; with --minShapes and --maxShapes: the shapes to build first")
           ->type_name("SHAPES");

@@ -28,11 +28,16 @@ struct InputInfo {
   [[nodiscard]] std::string shape_text() const;
 };
 
+/// Bounds of sizes that data decide are at most this.
+inline constexpr std::int64_t kMostElements = 1 << 28;
+
 struct ImportOptions {
   std::map<std::string, ir::Shape> shapes;  ///< by input name; fixed dimensions of the file must agree
   /// Used for a symbolic first dimension (batch) that no shape binds; <= 0: not used, such a dimension is an error. Every other
   /// symbolic dimension needs a shape, or a shape of another input that binds the same symbol.
   std::int64_t default_batch = 1;
+  /// Bounds of sizes that data decide, by the name of a tensor or node (onnx/import/sizes.h): BuildOptions::max_elements.
+  std::map<std::string, std::int64_t> max_elements;
   std::size_t most_listed = 10;  ///< nodes that cannot be compiled, named in the error; the rest is counted
   std::string display_name;      ///< how errors call the model; empty: by the name that it was parsed under
   /// Quotients of QuantizeLinear and products of DequantizeLinear are rounded to the type of a float16 or bfloat16 scale, as ONNX defines. Without it they

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/output_sizes.h"
 #include "ir/verify.h"
 #include "onnx/import/registry.h"
 #include "onnx/model/held.h"
@@ -304,6 +305,10 @@ Status Importer::lower_node(NodeContext& node) {
       ValueId v = ir::kNone;
       if (!name.empty() && !sequences_.contains(name)) {
         OCTAVO_TRY(v, resolve(name));
+        if (options_.max_elements.contains(name) && graph().producer(v).op == Op::input) {
+          OCTAVO_TRY(v, bounded(node, name, v));
+          values_[name] = v;
+        }
       }
       node.inputs_.push_back(v);
     }
@@ -324,6 +329,11 @@ Status Importer::lower_node(NodeContext& node) {
     OCTAVO_CHECK(row->handler(node));
     if (wide) narrow(node);
     OCTAVO_CHECK(node.finish_attributes());
+    const bool by_steps = proto.op_type() == "Loop";  // its bound is that of its steps
+    for (std::size_t i = 0; i < node.output_count() && !options_.max_elements.empty() && !by_steps; ++i) {
+      OCTAVO_TRY(const ValueId cut, bounded(node, proto.output(static_cast<int>(i)), node.out(i)));
+      node.set(i, cut);
+    }
     return bind_results(node);
   };
   Status status = attempt();
@@ -486,6 +496,11 @@ Status Importer::bind_outputs() {
       g.sizes.push_back({static_cast<int>(i), static_cast<int>(axis), at->second});
     }
   }
+  for (const Sizes::Limit& limit : sizes_.limits()) {  // each an output of its own: its name says what the bound was given for
+    g.sizes.push_back(ir::bound_of(static_cast<int>(g.outputs.size()), limit.bound.most));
+    g.outputs.push_back(limit.count);
+    g.output_names.push_back(limit.bound.tensor);
+  }
   return {};
 }
 
@@ -554,6 +569,7 @@ Result<Model> Importer::run() {
     if (late_ != nullptr && curable) late_->needed = needed_;
     return tl::unexpected<Error>(problem_report());
   }
+  OCTAVO_CHECK(bounds_used());
   OCTAVO_CHECK(bind_outputs());
   graph().remove_dead();
   list_absorbed();

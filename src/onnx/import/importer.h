@@ -56,13 +56,19 @@ class Importer {
     ValueId value;
     DType type;  ///< the file's
   };
-  /// The tensors of a sequence. Null: no sequence has the name.
-  using Sequence = std::vector<Given>;
+  /// The tensors of a sequence.
+  struct Sequence : std::vector<Given> {
+    using std::vector<Given>::vector;
+    ValueId length = ir::kNone;  ///< s64[]: how many of them there are, the first ones, where data decide it; kNone: all
+  };
+  /// Null: no sequence has the name.
   [[nodiscard]] const Sequence* sequence(const std::string& name) const {
     const auto at = sequences_.find(name);
     return at == sequences_.end() ? nullptr : &at->second;
   }
   void set_sequence(const std::string& name, Sequence s) { sequences_[name] = std::move(s); }
+  /// Would the value of a small input of the model tell what the node must know? Then that is bound instead (late_values.h).
+  [[nodiscard]] bool decided_late(const NodeContext& node) const;
   /// The same for a body that is lowered several times: its inputs are `given`; the names inside it are forgotten afterwards.
   [[nodiscard]] Result<std::vector<Given>> inline_body(const pb::GraphProto& body, const std::vector<Given>& given,
                                                        const std::string& prefix);
@@ -83,6 +89,10 @@ class Importer {
   /// Results in float64 are held in float32 beside that, for every other operator.
   void narrow(NodeContext& node);
   [[nodiscard]] Status bind_results(NodeContext& node);
+  /// What is given (ImportOptions::max_elements) of a tensor that is now defined. (sizes_given.cc)
+  [[nodiscard]] Result<ValueId> bounded(NodeContext& node, const std::string& tensor, ValueId v);
+  /// usage: a bound of nothing whose size data decide. (sizes_given.cc)
+  [[nodiscard]] Status bounds_used() const;
   void record_problem(const NodeContext& node, std::string reason);
   /// A node that could not be lowered, with what the values of inputs have to do with it. (late_values.cc)
   void record_late(const NodeContext& node, std::string reason);
@@ -108,7 +118,7 @@ class Importer {
   std::string base_dir_;
   Model out_;
   std::unordered_map<std::string, ValueId> values_;
-  std::unordered_map<std::string, std::vector<Given>> sequences_;
+  std::unordered_map<std::string, Sequence> sequences_;
   std::unordered_map<std::string, DType> declared_;  ///< types of the file, where the IR holds the value in another
   std::unordered_map<ValueId, ValueId> wide_;        ///< float64 values: (as f32, as f64)
   std::unordered_map<std::string, const pb::TensorProto*> initializers_;

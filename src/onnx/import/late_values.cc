@@ -10,7 +10,7 @@ namespace octavo::onnx {
 namespace {
 
 /// What may be bound by its value: a number, or a short list of numbers, as shapes, axes, counts and scales are.
-constexpr std::int64_t kMostElements = 64;
+constexpr std::int64_t kMostOfInput = 64;
 /// What may lie between such an input and the node; larger values are data.
 constexpr std::int64_t kMostBetween = 4096;
 
@@ -105,7 +105,7 @@ std::set<std::string> Importer::late_inputs(const NodeContext& node, std::string
     const ir::Node& n = g.producer(v);
     const TensorType& t = g.type(v);
     const bool input = n.op == Op::input;
-    const bool fits = input ? t.shape.size() <= 1 && ir::count(t.shape) <= kMostElements : ir::count(t.shape) <= kMostBetween;
+    const bool fits = input ? t.shape.size() <= 1 && ir::count(t.shape) <= kMostOfInput : ir::count(t.shape) <= kMostBetween;
     if (!fits) {
       data = fmt::format("{}\"{}\" {}", input ? "the input " : "", g.value(v).name, ir::to_string(t));
       return {};

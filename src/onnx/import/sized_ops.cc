@@ -1,5 +1,5 @@
 // Operators whose results have sizes that data decide, or whose operands have: Shape, Size, Reshape, Expand, Slice, TopK, Range and others where numbers are
-// not known at import; NonZero, Compress and Unique.
+// not known at import.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,24 +17,34 @@ Sizes& sizes_of(NodeContext& n) {
   return n.importer().sizes();
 }
 
-/// Operand i as numbers with bounds.
+/// Operand i as numbers with bounds; without them where data decide the numbers, and no input that a first run would bind.
 Result<Numbers> numbers(NodeContext& n, std::size_t i, std::string_view role) {
-  if (auto known = sizes_of(n).elements(n, n.in(i))) return *known;
+  Sizes& s = sizes_of(n);
+  if (auto known = s.elements(n, n.in(i))) return *known;
+  if (!n.graph().is_constant(n.in(i)) && (s.given(n) || !n.importer().decided_late(n))) {
+    if (auto raw = s.raw(n, n.in(i))) return *raw;
+  }
   OCTAVO_TRY(const Ints exact, n.constant_ints(i, role));  // too long a list, or the error
   Numbers out;
   for (const std::int64_t v : exact) out.push_back(Sizes::number(v));
   return out;
 }
 
-/// A list that is too large to be planned for.
-Status fits(NodeContext& n, const Number& size, std::string_view what) {
-  constexpr double kMost = 1 << 28;
-  if (size.most <= kMost) return {};
-  return n.unsupported("{} has no useful bound: at most {} elements; clip the number in the model (Min) to a bound", what,
-                       size.most);
+/// A size that can be planned for: by its own bounds, or by one that is given.
+Result<Number> fit(NodeContext& n, const Number& size, std::string_view what) {
+  if (size.known()) return size;
+  const auto bound = sizes_of(n).given(n);
+  const Number out = bound ? sizes_of(n).limited(n, size, *bound) : size;
+  if (out.most <= static_cast<double>(kMostElements) && out.least >= 0) return out;
+  return n.unsupported("data decide the size of {}, which has no useful bound; {}", what, bound_advice(n));
 }
 
 }  // namespace
+
+std::string bound_advice(const NodeContext& n) {
+  return fmt::format("give one: --max-elements {}=N (max_elements of octavo.build), or clip the number in the model (Min)",
+                     n.proto().output_size() > 0 ? n.proto().output(0) : n.name());
+}
 
 Status sized_shape(NodeContext& n, std::size_t start, std::size_t end) {
   Sizes& s = sizes_of(n);
@@ -108,6 +118,9 @@ Status sized_reshape(NodeContext& n) {
     return n.unsupported("{} (with room for the most elements) does not divide into the target shape {}", ir::to_string(from),
                          ir::to_string(to));
   }
+  for (auto& [d, size] : open) {  // a number that nothing bounds
+    if (size.least < 0) size = s.limited(n, size, {to[d], n.input_name(1)});
+  }
   OCTAVO_TRY(const ValueId y, s.reshaped(n, n.in(0), to, open, marks));
   n.set(0, y);
   return {};
@@ -130,8 +143,10 @@ Status sized_expand(NodeContext& n) {
           "dimension {} of \"{}\" has {} elements and the target shape another number; nothing says that they are equal", i,
           n.input_name(0), a.known() ? "known" : "data decide how many");
     }
-    const Number& out = a_one ? b : a;
-    OCTAVO_CHECK(fits(n, out, "the result"));
+    Number out = a_one ? b : a;
+    if (a_one) {
+      OCTAVO_TRY(out, fit(n, out, "the result"));
+    }
     const std::int64_t room = !a_one        ? from[i + from.size() - rank]
                               : out.known() ? out.exact()
                                             : static_cast<std::int64_t>(std::max(out.most, 2.0));
@@ -151,11 +166,11 @@ Status sized_expand(NodeContext& n) {
 
 Status sized_constant_of_shape(NodeContext& n, ValueId value) {
   Sizes& s = sizes_of(n);
-  OCTAVO_TRY(const Numbers dims, numbers(n, 0, "the shape"));
+  OCTAVO_TRY(Numbers dims, numbers(n, 0, "the shape"));
   Shape shape;
   Sizes::Extents extents;
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    OCTAVO_CHECK(fits(n, dims[i], "the result"));
+    OCTAVO_TRY(dims[i], fit(n, dims[i], "the result"));
     shape.push_back(dims[i].known() ? dims[i].exact() : static_cast<std::int64_t>(std::max(dims[i].most, 2.0)));
     if (!dims[i].known()) extents[i] = s.scalar(n, dims[i]);
   }
@@ -168,6 +183,33 @@ Status sized_constant_of_shape(NodeContext& n, ValueId value) {
   if (!extents.empty()) y = n.graph().add(Op::reshape, {y}, n.type_of(y), {{"shape", shape}}, {n.name()});
   s.set(y, extents);
   return n.result(y);
+}
+
+/// Repeats that data decide, or a size that they decide: element i of the result is element i modulo the size.
+Status sized_tile(NodeContext& n) {
+  Sizes& s = sizes_of(n);
+  OCTAVO_TRY(const Numbers repeats, numbers(n, 1, "repeats"));
+  if (static_cast<std::int64_t>(repeats.size()) != n.rank(0))
+    return n.bad("{} repeats for {}", repeats.size(), ir::to_string(n.shape(0)));
+  ValueId x = n.in(0);
+  for (std::size_t d = 0; d < repeats.size(); ++d) {
+    if (repeats[d].known() && repeats[d].exact() == 1) continue;
+    const Number size = s.extent(n.graph(), x, d);
+    OCTAVO_TRY(const Number total, fit(n, s.mul(n, size, repeats[d]), "the result"));
+    const Sizes::Extents before = s.extents(x);
+    const Sizes::Plain plain(s);
+    Compose c(n);
+    const auto room = static_cast<std::int64_t>(std::max(total.most, 2.0));
+    const ValueId one = c.integers({}, {1});
+    const ValueId at =
+        c.op(Op::mod, {c.counting(room, 0, 1), size.known() ? c.integers({}, {std::max<std::int64_t>(size.exact(), 1)})
+                                                            : c.op(Op::max, {s.scalar(n, size), one})});
+    x = c.gather(x, at, static_cast<std::int64_t>(d));
+    OCTAVO_CHECK(c.status());
+    s.set(x, before);
+    x = s.sized(n, x, d, total);
+  }
+  return n.result(x);
 }
 
 Status sized_slice(NodeContext& n) {
@@ -195,10 +237,15 @@ Status sized_slice(NodeContext& n) {
     const auto a = static_cast<std::size_t>(axis);
     const Number size = s.extent(n.graph(), x, a);
     const auto bound = [&](const Number& v) -> Result<Number> {
-      if (v.least < 0 && v.most >= 0)
-        return n.unsupported("starts or ends are between {} and {}: whether they count from the end is known only at run time",
-                             v.least, v.most);
-      const Number at = v.most < 0 ? s.add(n, size, v) : v;
+      Number at = v.most < 0 ? s.add(n, size, v) : v;
+      if (v.least < 0 && v.most >= 0) {  // whether it counts from the end is known only at run time
+        const Sizes::Plain plain(s);
+        Compose c(n);
+        const ValueId given = s.scalar(n, v), extent = s.scalar(n, size);
+        const ValueId counted = c.where(c.less(given, c.integers({}, {0})), c.add(given, extent), given);
+        OCTAVO_CHECK(c.status());
+        at = s.count(counted, v.least, std::max(v.most, size.most));
+      }
       return s.min(n, s.max(n, at, zero), size);
     };
     const bool exact = size.known() && starts[i].known() && ends[i].known();
@@ -252,6 +299,7 @@ Status sized_top_k(NodeContext& n) {
     OCTAVO_TRY(const Numbers given, numbers(n, 1, "k"));
     if (given.size() != 1) return n.bad("k has {} elements, needs one", given.size());
     k = given[0];
+    if (!k.known() && k.least < 0) k = s.limited(n, k, {n.shape(0)[a], n.input_name(1)});
   }
   const std::int64_t room = n.shape(0)[a], most = std::min(room, static_cast<std::int64_t>(std::max(k.most, 0.0)));
   if (k.known() && k.exact() > room) return n.bad("k is {}, axis {} has at most {} elements", k.exact(), axis, room);
@@ -286,8 +334,7 @@ Status sized_pad(NodeContext& n) {
     if (before.known() && before.least == 0 && after.known() && after.least == 0) continue;
     if (!before.known() || before.least < 0 || after.least < 0)
       return n.unsupported("pads in front of dimension {}, or negative ones, that data decide", axis);
-    const Number total = s.add(n, s.add(n, size, before), after);
-    OCTAVO_CHECK(fits(n, total, "the result"));
+    OCTAVO_TRY(const Number total, fit(n, s.add(n, s.add(n, size, before), after), "the result"));
     const Sizes::Extents extents = s.extents(x);
     x = s.filled(n, x, {a}, value);
     const Sizes::Plain plain(s);
@@ -304,26 +351,62 @@ Status sized_pad(NodeContext& n) {
   return n.result(x);
 }
 
-Status sized_range(NodeContext& n) {
+namespace {
+
+/// How many numbers from start on, by delta, are before limit, where no more than their type is known: by float64, as ONNX Runtime counts.
+Result<Number> steps_between(NodeContext& n, ValueId start, ValueId limit, ValueId delta) {
   Sizes& s = sizes_of(n);
-  OCTAVO_TRY(const Numbers start, numbers(n, 0, "start"));
-  OCTAVO_TRY(const Numbers limit, numbers(n, 1, "limit"));
-  OCTAVO_TRY(const Numbers delta, numbers(n, 2, "delta"));
-  if (start.size() != 1 || limit.size() != 1 || delta.size() != 1) return n.bad("start, limit and delta must be single numbers");
-  const DType t = n.type(0).dtype;
-  if (ir::is_float(t) || !delta[0].known() || delta[0].least == 0)
-    return n.unsupported("Range of {} with a delta or a limit that data decide; only integers with a known delta are supported",
-                         ir::name_of(t));
-  const std::int64_t step = delta[0].exact(), by = std::abs(step);
-  const Number span = step > 0 ? s.sub(n, limit[0], start[0]) : s.sub(n, start[0], limit[0]);
-  const Number count =
-      s.max(n, s.div(n, s.add(n, s.max(n, span, Sizes::number(0)), Sizes::number(by - 1)), Sizes::number(by)), Sizes::number(0));
-  OCTAVO_CHECK(fits(n, count, "the result"));
   const Sizes::Plain plain(s);
   Compose c(n);
-  const ValueId first = c.cast(s.scalar(n, start[0]), DType::s64);
-  ValueId y = c.add(c.mul(c.counting(static_cast<std::int64_t>(std::max(count.most, 2.0)), 0, 1), c.integers({}, {step})), first);
-  y = c.cast(y, t);
+  const ValueId q = c.div(c.cast(c.sub(limit, start), DType::f64), c.cast(delta, DType::f64));
+  const ValueId whole = c.cast(q, DType::s64);
+  const ValueId up = c.cast(c.less(c.cast(whole, DType::f64), q), DType::s64);
+  const ValueId count = c.op(Op::max, {c.add(whole, up), c.integers({}, {0})});
+  OCTAVO_CHECK(c.status());
+  constexpr double kFar = 9007199254740992.0;
+  return s.count(count, 0, kFar);
+}
+
+}  // namespace
+
+Status sized_range(NodeContext& n) {
+  Sizes& s = sizes_of(n);
+  const DType t = n.type(0).dtype;
+  for (const std::size_t i : {0U, 1U, 2U}) {
+    if (ir::count(n.shape(i)) != 1) return n.bad("start, limit and delta must be single numbers");
+    if (n.type(i).dtype != t) return n.bad("start, limit and delta differ in type");
+  }
+  const bool known_step = n.constant(2) != nullptr && n.constant(2)->at(0) != 0 && !ir::is_float(t);
+  std::int64_t step = 0;
+  Number count;
+  std::array<ValueId, 3> given{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    OCTAVO_TRY(given[i], n.reshape(n.in(i), {}));
+  }
+  if (known_step) {
+    OCTAVO_TRY(const Numbers start, numbers(n, 0, "start"));
+    OCTAVO_TRY(const Numbers limit, numbers(n, 1, "limit"));
+    step = static_cast<std::int64_t>(n.constant(2)->at(0));
+    const std::int64_t by = std::abs(step);
+    const Number span = step > 0 ? s.sub(n, limit[0], start[0]) : s.sub(n, start[0], limit[0]);
+    count =
+        s.max(n, s.div(n, s.add(n, s.max(n, span, Sizes::number(0)), Sizes::number(by - 1)), Sizes::number(by)), Sizes::number(0));
+    given[0] = s.scalar(n, start[0]);
+  } else {
+    OCTAVO_TRY(count, steps_between(n, given[0], given[1], given[2]));
+  }
+  OCTAVO_TRY(count, fit(n, count, "the result"));
+  const Sizes::Plain plain(s);
+  Compose c(n);
+  const ValueId first = ir::is_float(t) ? given[0] : c.cast(given[0], DType::s64),
+                at = c.counting(static_cast<std::int64_t>(std::max(count.most, 2.0)), 0, 1);
+  ValueId y = ir::kNone;
+  if (ir::is_float(t)) {  // each is the sum of the one before it and delta, as ONNX Runtime rounds
+    y = c.op(Op::cumulate, {c.where(c.equal(at, c.integers({}, {0})), first, given[2])},
+             {{"axis", std::int64_t{0}}, {"function", std::string("sum")}});
+  } else {
+    y = c.cast(c.add(c.mul(at, known_step ? c.integers({}, {step}) : c.cast(given[2], DType::s64)), first), t);
+  }
   OCTAVO_CHECK(c.status());
   if (n.graph().is_constant(y)) y = n.graph().add(Op::reshape, {y}, n.type_of(y), {{"shape", n.shape_of(y)}}, {n.name()});
   return n.result(s.sized(n, y, 0, count));
@@ -373,147 +456,6 @@ Result<ValueId> sized_choice(NodeContext& n, ValueId condition, ValueId a, Value
   OCTAVO_CHECK(c.status());
   s.set(y, extents);
   return y;
-}
-
-Status non_zero(NodeContext& n) {
-  Sizes& s = sizes_of(n);
-  const Shape dims = n.shape(0);
-  if (dims.empty()) return n.unsupported("NonZero of a scalar; reshape it to one dimension");
-  std::vector<std::size_t> all;
-  for (std::size_t d = 0; d < dims.size(); ++d) all.push_back(d);
-  const ValueId x = s.filled(n, n.in(0), all, 0);
-  const Sizes::Plain plain(s);
-  Compose c(n);
-  const auto [flat, count] = s.positions(n, c.reshape(x, {ir::count(dims)}), n.in(0));
-  OCTAVO_CHECK(c.status());
-  const std::int64_t room = n.shape_of(flat)[0];
-  const Shape strides = ir::dense_strides(dims);
-  std::vector<ValueId> rows;
-  for (std::size_t d = 0; d < dims.size(); ++d) {
-    ValueId at = flat;
-    if (strides[d] != 1) at = c.div(at, c.integers({}, {strides[d]}));
-    if (d != 0) at = c.op(Op::mod, {at, c.integers({}, {dims[d]})});
-    rows.push_back(c.reshape(at, {1, room}));
-  }
-  const ValueId y = c.concat(rows, 0);
-  OCTAVO_CHECK(c.status());
-  if (!count.known()) s.set(y, {{1, s.scalar(n, count)}});
-  return n.result(y);
-}
-
-Status compress(NodeContext& n) {
-  Sizes& s = sizes_of(n);
-  ValueId x = n.in(0);
-  std::int64_t axis = 0;
-  if (n.has_attr("axis")) {
-    OCTAVO_TRY(axis, n.axis(n.attr_int("axis", 0), n.rank(0)));
-  } else {
-    OCTAVO_TRY(x, n.reshape(x, {ir::count(n.shape(0))}));
-  }
-  OCTAVO_CHECK(n.need_rank(1, 1, 1));
-  if (n.shape(1)[0] > n.shape_of(x)[static_cast<std::size_t>(axis)])
-    return n.bad("the condition has {} elements for {}", n.shape(1)[0], ir::to_string(n.shape_of(x)));
-  const auto [at, count] = s.positions(n, s.filled(n, n.in(1), {0}, 0), n.in(1));
-  (void)count;
-  return n.result(n.emit(Op::gather, {x, at}, {{"axis", axis}}));
-}
-
-/// Equal rows get to be neighbours in a sorted order; the first of each run is the one that stands for it.
-Status unique(NodeContext& n) {
-  Sizes& s = sizes_of(n);
-  const bool sorted = n.attr_int("sorted", 1) != 0, along = n.has_attr("axis");
-  std::int64_t axis = 0;
-  ValueId rows = n.in(0);
-  if (s.open(rows))
-    return n.unsupported("Unique of a tensor whose size data decide ({})", s.source(n.graph(), s.extents(rows).begin()->second));
-  if (along) {
-    OCTAVO_TRY(axis, n.axis(n.attr_int("axis", 0), n.rank(0)));
-  }
-  const Sizes::Plain plain(s);
-  Compose c(n);
-  const Shape dims = n.shape(0);
-  const std::int64_t count = along ? dims[static_cast<std::size_t>(axis)] : ir::count(dims);
-  if (count == 0) return n.unsupported("Unique of no elements");
-  Ints perm{axis};
-  for (std::int64_t d = 0; d < n.rank(0); ++d) {
-    if (d != axis) perm.push_back(d);
-  }
-  const std::int64_t width = along ? ir::count(dims) / count : 1;
-  constexpr std::int64_t kMostColumns = 64;
-  if (width > kMostColumns)
-    return n.unsupported("Unique along axis {} compares {} elements of each; at most {} are supported", axis, width, kMostColumns);
-  rows = c.reshape(along && n.rank(0) > 0 ? c.transpose(rows, perm) : rows, {count, width});
-  // Whole numbers of 8 and 16 bits, and truths, are exact as floats; larger ones are sorted as they are.
-  const DType t = n.type(0).dtype;
-  const bool narrow = t == DType::boolean || t == DType::u8 || t == DType::s8 || t == DType::u16 || t == DType::s16;
-  const ValueId keys = narrow ? c.cast(rows, DType::f32) : rows;
-  const auto sort = [&](ValueId list) {
-    return c.many(Op::top_k, {list}, 2,
-                  {{"axis", std::int64_t{0}}, {"k", count}, {"largest", std::int64_t{0}}, {"sorted", std::int64_t{1}}})[1];
-  };
-  const auto column = [&](ValueId v, std::int64_t k) { return c.reshape(c.slice(v, 1, k, k + 1), {count}); };
-  ValueId order = ir::kNone;  // equal elements stay in order, so the last column is sorted first
-  for (std::int64_t k = width; k-- > 0;) {
-    const ValueId list = column(keys, k);
-    if (order == ir::kNone) {
-      order = sort(list);
-    } else {
-      order = c.gather(order, sort(c.gather(list, order, 0)), 0);
-    }
-  }
-  const ValueId in_order = c.gather(keys, order, 0);
-  // first: the row differs from the one before it
-  ValueId differs = c.mask({1}, {true});
-  if (count > 1) {
-    ValueId same = ir::kNone;
-    for (std::int64_t k = 0; k < width; ++k) {
-      const ValueId list = column(in_order, k);
-      const ValueId one = c.equal(c.slice(list, 0, 1, count), c.slice(list, 0, 0, count - 1));
-      same = same == ir::kNone ? one : c.both(same, one);
-    }
-    const ValueId flags = c.cast(c.negated(same), DType::u8);
-    differs = c.cast(c.concat({c.filled(DType::u8, {1}, 1), flags}, 0), DType::boolean);
-  }
-  const ValueId group =
-      c.sub(c.op(Op::cumulate, {c.cast(differs, DType::s64)}, {{"axis", std::int64_t{0}}, {"function", std::string("sum")}}),
-            c.integers({}, {1}));
-  auto [first, many] = s.positions(n, differs);  // in sorted order
-  OCTAVO_CHECK(c.status());
-  const ValueId found = s.scalar(n, many);
-  const std::int64_t room = n.shape_of(first)[0];
-  const ValueId slots = c.counting(room, 0, 1), inside = c.less(slots, found);
-  // How many rows each run has: up to the next first one, or the end.
-  const ValueId next =
-      c.where(c.less(c.add(slots, c.integers({}, {1})), found),
-              room > 1 ? c.gather(first, c.op(Op::min, {c.add(slots, c.integers({}, {1})), c.integers({}, {room - 1})}), 0) : first,
-              c.integers({}, {count}));
-  ValueId counts = c.sub(next, first), positions = c.gather(order, first, 0), of_group = ir::kNone;
-  if (!sorted) {  // by where they occur first
-    const ValueId last = c.integers({}, {std::numeric_limits<std::int64_t>::max()});
-    const ValueId by =
-        c.many(Op::top_k, {c.where(inside, positions, last)}, 2,
-               {{"axis", std::int64_t{0}}, {"k", room}, {"largest", std::int64_t{0}}, {"sorted", std::int64_t{1}}})[1];
-    positions = c.gather(positions, by, 0);
-    counts = c.gather(counts, by, 0);
-    const ValueId ids = c.op(Op::scatter, {c.expand(c.integers({1}, {0}), {room}), by, slots},
-                             {{"kind", std::string("elements")}, {"reduction", std::string("none")}, {"axis", std::int64_t{0}}});
-    of_group = c.gather(ids, group, 0);
-  }
-  const ValueId inverse =
-      c.op(Op::scatter, {c.expand(c.integers({1}, {0}), {count}), order, of_group == ir::kNone ? group : of_group},
-           {{"kind", std::string("elements")}, {"reduction", std::string("none")}, {"axis", std::int64_t{0}}});
-  ValueId y = along ? c.gather(n.in(0), positions, axis) : c.gather(c.reshape(n.in(0), {count}), positions, 0);
-  OCTAVO_CHECK(c.status());
-  const auto sized = [&](ValueId v, std::int64_t at) {
-    if (!many.known()) s.set(v, {{static_cast<std::size_t>(at), found}});
-    return v;
-  };
-  n.set(0, sized(y, axis));
-  n.set(1, sized(positions, 0));
-  n.set(2, inverse);
-  n.set(3, sized(counts, 0));
-  for (std::size_t i = 1; i < 4; ++i) n.declare(i, DType::s64);
-  return {};
 }
 
 }  // namespace octavo::onnx

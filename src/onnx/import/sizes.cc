@@ -45,6 +45,15 @@ bool sized_operands(NodeContext& n, std::initializer_list<std::size_t> shape_ope
   return false;
 }
 
+bool sized_by_data(NodeContext& n, std::initializer_list<std::size_t> shape_operands) {
+  if (sized_operands(n, shape_operands)) return true;
+  Sizes& s = n.importer().sizes();
+  const bool data = std::any_of(shape_operands.begin(), shape_operands.end(), [&](std::size_t i) {
+    return n.has(i) && !n.graph().is_constant(n.in(i)) && !n.graph().producer(n.in(i)).quantizer;
+  });
+  return data && (s.given(n) || !n.importer().decided_late(n));
+}
+
 Status admit_sizes(NodeContext& n) {
   Sizes& s = n.importer().sizes();
   if (s.none()) return {};

@@ -59,6 +59,25 @@ class Sizes {
   /// The numbers as an s64 list of the graph.
   ValueId list(NodeContext& n, const Numbers& numbers);
 
+  // Bounds that are given (ImportOptions::max_elements). (sizes_given.cc)
+  struct Bound {
+    std::int64_t most = 0;
+    std::string tensor;  ///< by which it was given: of a tensor or a node
+  };
+  /// Of the node's results, or of the node.
+  [[nodiscard]] std::optional<Bound> given(NodeContext& n);
+  /// The number, at most `bound`. A run in which it is greater, or negative, is an error.
+  Number limited(NodeContext& n, const Number& size, const Bound& bound);
+  /// The elements of a short list of whole numbers that data decide, without bounds; nothing if it is none.
+  [[nodiscard]] std::optional<Numbers> raw(NodeContext& n, ValueId v);
+  struct Limit {
+    ValueId count;
+    Bound bound;
+  };
+  [[nodiscard]] const std::vector<Limit>& limits() const { return limits_; }
+  /// The names of bounds that something took.
+  std::set<std::string> bounds_taken = {};
+
   // Values
   /// The dimension has `size` elements from here on: the value itself, with room for at least two and its size noted; or cut to a known size.
   ValueId sized(NodeContext& n, ValueId v, std::size_t axis, const Number& size);
@@ -122,19 +141,27 @@ class Sizes {
   std::unordered_map<ValueId, std::uint64_t> structure_;                 ///< equal ones are equal values
   std::unordered_map<std::uint64_t, std::pair<ValueId, Number>> found_;  ///< positions, by the structure of the flags
   std::uint64_t next_key_ = 1;
+  std::map<std::pair<std::uint64_t, std::int64_t>, Number> limited_;  ///< by key of the number, and bound
+  std::unordered_map<ValueId, Numbers> raw_;
+  std::vector<Limit> limits_;
   int plain_ = 0;
 };
 
-/// Some operand has a size that data decide, or operand `shape_operand` (if any) is a list of numbers that follow from one.
+/// Some operand has a size that data decide, or one of these operands is a list of numbers that follow from one.
 [[nodiscard]] bool sized_operands(NodeContext& n, std::initializer_list<std::size_t> shape_operands = {});
+/// Or one of them is a list of numbers that data decide otherwise: the operator bounds them itself, or by what is given.
+[[nodiscard]] bool sized_by_data(NodeContext& n, std::initializer_list<std::size_t> shape_operands);
 /// May the operator read values whose size data decide?
 [[nodiscard]] Status admit_sizes(NodeContext& n);
 
 // Operators on such operands. (sized_ops.cc)
+/// "give one: --max-elements y=N ...", where the node's result has no bound.
+[[nodiscard]] std::string bound_advice(const NodeContext& n);
 Status sized_shape(NodeContext& n, std::size_t start, std::size_t end);
 Status sized_size(NodeContext& n);
 Status sized_reshape(NodeContext& n);
 Status sized_expand(NodeContext& n);
+Status sized_tile(NodeContext& n);
 Status sized_slice(NodeContext& n);
 Status sized_top_k(NodeContext& n);
 Status sized_pad(NodeContext& n);

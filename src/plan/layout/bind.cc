@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ir/grid.h"
+#include "ir/output_sizes.h"
 
 namespace octavo::plan {
 namespace {
@@ -76,7 +77,7 @@ class Binder {
       unknown.erase(name);
       OCTAVO_CHECK(input(i, name, f->second));
     }
-    for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
+    for (std::size_t i = 0; i < ir::shown_outputs(g_.outputs.size(), g_.sizes); ++i) {
       const auto f = formats_.find(g_.output_names[i]);
       if (f == formats_.end()) continue;
       unknown.erase(f->first);

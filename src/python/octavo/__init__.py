@@ -44,6 +44,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
           progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
           values: Optional[Mapping[str, Any]] = None, most_engines: int = 32, keep_model: bool = True,
+          max_elements: Optional[Mapping[str, int]] = None,
           late: str = "nearest") -> Engine:
     """Compiles an ONNX model into an Engine.
 
@@ -57,6 +58,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     default_batch  a symbolic first dimension that `shapes` leaves open becomes this.
     values    {input name: array} for inputs that decide shapes: a Slice's starts, a Resize's sizes, TopK's k, axes, ... Those left open
               are bound by the arrays of the first run; each new set of values is then built once and kept.
+    max_elements   {tensor or node name: N}: bounds of sizes that data decide. Of a result: the most elements of each dimension whose size data decide; of
+              whole numbers that decide sizes: the greatest; of a Loop: the most steps. A run that needs more raises InputError.
     most_engines   number of engines kept for shapes and values that occurred; beyond it, the least recently used one is dropped.
     late      what a run with new shapes does. "nearest": it takes over the decisions of the nearest shapes that were tuned (the opt shapes of
               `profiles`, octavo.tune, otherwise the first shapes of all) and times nothing. "tune": it plans and times for these shapes, which
@@ -88,7 +91,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
     options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
-                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model, late)
+                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model, late, max_elements)
     engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
     if engine.open:  # what pickle needs to build for other shapes
         in_file = isinstance(model, (str, _os.PathLike))
@@ -245,7 +248,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
                    qdq: str, values: Optional[Mapping[str, Any]], most_engines: int, keep_model: bool,
-                   late: str) -> Dict[str, Any]:
+                   late: str, max_elements: Optional[Mapping[str, int]] = None) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -278,13 +281,14 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
         "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": _whole("most_engines", most_engines, 1, 65536), "keep_model": bool(keep_model), "late": str(late),
+        "max_elements": {str(name): _whole(f"max_elements[{name!r}]", most, 1, 1 << 28) for name, most in (max_elements or {}).items()},
     }
 
 
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
     "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
-    "qdq": "demand", "values": None, "most_engines": 32, "keep_model": True, "late": "nearest"}
+    "qdq": "demand", "values": None, "most_engines": 32, "keep_model": True, "late": "nearest", "max_elements": None}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:

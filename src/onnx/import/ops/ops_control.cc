@@ -1,17 +1,15 @@
 // If, Loop and Scan. With a condition, a trip count or a length known at import the branch taken or the steps are lowered in place
-// of the node. A branch that depends on data is computed both ways and selected from.
+// of the node. A branch that depends on data is computed both ways and selected from; so is each step of a Loop whose steps data decide, up to a bound.
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "onnx/import/compose.h"
 #include "onnx/import/importer.h"
+#include "onnx/import/ops/unrolled.h"
 #include "onnx/import/registry.h"
 
 namespace octavo::onnx {
 namespace {
-
-constexpr std::int64_t kMostNodes = 100000;  ///< of an unrolled loop
 
 Result<std::vector<ValueId>> inline_branch(NodeContext& n, const pb::GraphProto& graph, const std::string& prefix) {
   OCTAVO_TRY(std::vector<ValueId> values, n.importer().inline_graph(graph, n.name() + prefix));
@@ -54,107 +52,12 @@ Status branch(NodeContext& n) {
           "export without data-dependent branches",
           n.input_name(0), ir::to_string(yes_type), ir::to_string(no_type));
     }
-    const Sizes& sizes = n.importer().sizes();
-    if (yes_type.shape == no_type.shape && !sizes.open(a[i]) && !sizes.open(b[i])) {
-      n.set(i, c.where(condition, a[i], b[i]));
-    } else {
-      OCTAVO_TRY(const ValueId chosen, sized_choice(n, condition, a[i], b[i]));
-      n.set(i, chosen);
-    }
+    OCTAVO_TRY(const ValueId chosen, selected(n, c, condition, a[i], b[i]));
+    n.set(i, chosen);
   }
   OCTAVO_CHECK(c.status());
   n.note("the condition is computed at run time: both branches are computed");
   return {};
-}
-
-/// The known value of v as a truth, or an error that says `role`.
-Result<bool> known(NodeContext& n, ValueId v, std::string_view role) {
-  const ir::Graph& g = n.graph();
-  if (!g.is_constant(v) || g.payload(v).size() != 1)
-    return n.unsupported("{} is computed at run time; export the unrolled model, or fix the input shapes", role);
-  return g.payload(v).at(0) != 0;
-}
-
-Result<std::int64_t> most_steps(NodeContext& n, const pb::GraphProto& body, std::int64_t steps) {
-  const std::int64_t nodes = std::max(1, body.node_size());
-  if (steps > kMostNodes / nodes)
-    return n.unsupported("{} steps of {} nodes; at most {} nodes are unrolled", steps, nodes, kMostNodes);
-  return steps;
-}
-
-/// Trip count and condition, then the state; the body gives the next condition, the state and what is collected.
-Status loop(NodeContext& n) {
-  Compose c(n);
-  const pb::GraphProto* body = n.attr_graph("body");
-  if (!body) return n.bad("the body is missing");
-  const auto states = static_cast<std::size_t>(std::max(n.proto().input_size() - 2, 0));
-  if (static_cast<std::size_t>(body->input_size()) != states + 2 || static_cast<std::size_t>(body->output_size()) < states + 1)
-    return n.bad("the body takes {} values and gives {}, the node carries {}", body->input_size(), body->output_size(), states);
-  const std::size_t collected = static_cast<std::size_t>(body->output_size()) - states - 1;
-  std::int64_t trips = kMostNodes / std::max(1, body->node_size());
-  if (n.has(0)) {
-    OCTAVO_TRY(const double given, n.constant_scalar(0, "the trip count"));
-    OCTAVO_TRY(trips, most_steps(n, *body, static_cast<std::int64_t>(std::min(given, 1e15))));
-  }
-  bool go = true;
-  if (n.has(1)) {
-    OCTAVO_TRY(go, known(n, n.in(1), "its condition"));
-  }
-  std::vector<Importer::Given> state;
-  std::map<std::size_t, Importer::Sequence> sequences;  // states that are no tensors
-  for (std::size_t i = 0; i < states; ++i) {
-    const std::string& name = n.proto().input(static_cast<int>(i + 2));
-    if (const Importer::Sequence* s = name.empty() ? nullptr : n.importer().sequence(name); s != nullptr) {
-      sequences[i] = *s;
-      state.push_back({ir::kNone, DType::f32});
-      continue;
-    }
-    if (!n.has(i + 2)) return n.unsupported("state {} is absent (an optional value)", i);
-    state.push_back({n.in(i + 2), n.declared(i + 2)});
-  }
-  std::vector<std::vector<ValueId>> rows(collected);
-  std::vector<DType> row_types(collected, DType::f32);
-  std::int64_t step = 0;
-  for (; go && step < trips; ++step) {
-    std::vector<Importer::Given> given{{c.integers({}, {step}), DType::s64}, {c.mask({}, {true}), DType::boolean}};
-    given.insert(given.end(), state.begin(), state.end());
-    for (const auto& [i, s] : sequences) n.importer().set_sequence(body->input(static_cast<int>(i + 2)).name(), s);
-    OCTAVO_TRY(const std::vector<Importer::Given> out,
-               n.importer().inline_body(*body, given, fmt::format("{}/{}/", n.name(), step)));
-    for (std::size_t i = 0; i < states; ++i) {
-      const bool is_sequence = out[i + 1].value == ir::kNone;
-      if (is_sequence != sequences.contains(i)) return n.bad("state {} is a sequence before a step or after it, and not both", i);
-      if (is_sequence) sequences[i] = Importer::Sequence(*n.importer().sequence(body->output(static_cast<int>(i + 1)).name()));
-      state[i] = out[i + 1];
-    }
-    for (std::size_t i = 0; i < collected; ++i) {
-      if (out[states + 1 + i].value == ir::kNone) return n.unsupported("output {} collects sequences", states + i);
-      rows[i].push_back(out[states + 1 + i].value);
-      row_types[i] = out[states + 1 + i].type;
-    }
-    OCTAVO_TRY(go, known(n, out[0].value, fmt::format("the condition after step {}", step)));
-  }
-  if (go && !n.has(0)) return n.unsupported("it has no trip count and does not end after {} steps", step);
-  for (std::size_t i = 0; i < states; ++i) {
-    if (const auto s = sequences.find(i); s != sequences.end()) {
-      n.importer().set_sequence(n.proto().output(static_cast<int>(i)), s->second);
-      continue;
-    }
-    n.set(i, state[i].value);
-    n.declare(i, state[i].type);
-  }
-  for (std::size_t i = 0; i < collected; ++i) {
-    if (rows[i].empty()) return n.unsupported("it takes no step, so the shape of its output {} is not known", states + i);
-    for (ValueId& v : rows[i]) {
-      Shape shape = c.shape(v);
-      shape.insert(shape.begin(), 1);
-      v = c.reshape(v, shape);
-    }
-    n.set(states + i, c.concat(rows[i], 0));
-    n.declare(states + i, row_types[i]);
-  }
-  n.note(fmt::format("unrolled: {} steps", step));
-  return c.status();
 }
 
 struct ScanShape {

@@ -48,7 +48,7 @@ Status tensor_scatter(NodeContext& n) {
 
 /// k: an attribute up to opset 9, an input from 10.
 Status top_k(NodeContext& n) {
-  if (sized_operands(n, {1})) return sized_top_k(n);
+  if (sized_by_data(n, {1})) return sized_top_k(n);
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", -1), n.rank(0)));
   std::int64_t k = 0;
   if (n.opset() < 10) {

@@ -249,7 +249,7 @@ Status gather_nd(NodeContext& n) {
 
 /// Numpy broadcasting of the data with a shape.
 Status expand(NodeContext& n) {
-  if (sized_operands(n, {1})) return sized_expand(n);
+  if (sized_by_data(n, {1})) return sized_expand(n);
   OCTAVO_TRY(const Ints target, n.constant_ints(1, "the target shape"));
   const Shape from = n.shape(0);
   Shape shape(std::max(target.size(), from.size()));
@@ -264,6 +264,7 @@ Status expand(NodeContext& n) {
 }
 
 Status tile(NodeContext& n) {
+  if (sized_by_data(n, {1})) return sized_tile(n);
   OCTAVO_TRY(const Ints repeats, n.constant_ints(1, "repeats"));
   if (std::all_of(repeats.begin(), repeats.end(), [](std::int64_t r) { return r == 1; }) &&
       static_cast<std::int64_t>(repeats.size()) == n.rank(0)) {

@@ -12,9 +12,14 @@ namespace {
 
 using Sequence = Importer::Sequence;
 
-Result<Sequence> sequence(NodeContext& n, int i) {
+/// `whole`: data must not decide how many tensors it holds.
+Result<Sequence> sequence(NodeContext& n, int i, bool whole = true) {
   if (i < n.proto().input_size()) {
-    if (const Sequence* found = n.importer().sequence(n.proto().input(i))) return *found;
+    const Sequence* found = n.importer().sequence(n.proto().input(i));
+    if (found != nullptr && whole && found->length != ir::kNone)
+      return n.unsupported("data decide how many tensors the sequence \"{}\" holds; join them first (ConcatFromSequence)",
+                           n.proto().input(i));
+    if (found != nullptr) return *found;
   }
   return n.unsupported("its operand {} is a sequence that is not made in the same graph", i);
 }
@@ -74,15 +79,15 @@ Status element(NodeContext& n) {
 }
 
 Status length(NodeContext& n) {
-  OCTAVO_TRY(const Sequence s, sequence(n, 0));
-  n.set(0, n.add_constant(Tensor::scalar(static_cast<std::int64_t>(s.size()))));
+  OCTAVO_TRY(const Sequence s, sequence(n, 0, false));
+  n.set(0, s.length != ir::kNone ? s.length : n.add_constant(Tensor::scalar(static_cast<std::int64_t>(s.size()))));
   n.declare(0, DType::s64);
   return {};
 }
 
 Status concat(NodeContext& n) {
   Compose c(n);
-  OCTAVO_TRY(const Sequence s, sequence(n, 0));
+  OCTAVO_TRY(const Sequence s, sequence(n, 0, false));
   if (s.empty()) return n.unsupported("it joins a sequence without elements");
   const bool fresh = n.attr_int("new_axis", 0) != 0;
   const auto rank = static_cast<std::int64_t>(n.shape_of(s[0].value).size()) + (fresh ? 1 : 0);
@@ -94,7 +99,19 @@ Status concat(NodeContext& n) {
     parts.push_back(c.reshape(g.value, shape));
   }
   n.declare(0, s[0].type);
-  return c.finish(c.concat(parts, axis));
+  const ValueId all = c.concat(parts, axis);
+  OCTAVO_CHECK(c.status());
+  if (s.length == ir::kNone) return n.result(all);
+  // The first ones are there: the first elements of the result.
+  Sizes& sizes = n.importer().sizes();
+  const std::int64_t extent = n.shape_of(parts[0])[static_cast<std::size_t>(axis)];
+  for (const ValueId part : parts) {
+    if (sizes.open(part) || n.shape_of(part) != n.shape_of(parts[0]))
+      return n.unsupported("data decide how many tensors it joins, and their shapes differ");
+  }
+  const Number count = sizes.count(s.length, 0, static_cast<double>(s.size()));
+  n.set(0, sizes.sized(n, all, static_cast<std::size_t>(axis), sizes.mul(n, count, Sizes::number(extent))));
+  return {};
 }
 
 /// Parts of one element, which is left out unless keepdims, or of the sizes that operand 1 gives.

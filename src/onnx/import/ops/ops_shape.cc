@@ -62,7 +62,7 @@ Status constant_of_shape(NodeContext& n) {
     n.declare(0, type);
     if (value.size() != 1) return n.bad("the value is {}, needs one element", ir::to_string(value.type()));
   }
-  if (sized_operands(n, {0})) return sized_constant_of_shape(n, n.add_constant(value.reshaped({1})));
+  if (sized_by_data(n, {0})) return sized_constant_of_shape(n, n.add_constant(value.reshaped({1})));
   OCTAVO_TRY(const Shape dims, n.constant_ints(0, "the shape"));
   OCTAVO_CHECK(checked_count(dims, n.where()));
   const ValueId one = n.add_constant(value.reshaped(Shape(dims.size(), 1)));
@@ -84,7 +84,7 @@ Status range_of(NodeContext& n) {
 }
 
 Status range(NodeContext& n) {
-  if (sized_operands(n, {0, 1, 2})) return sized_range(n);
+  if (sized_by_data(n, {0, 1, 2})) return sized_range(n);
   for (const std::size_t i : {0U, 1U, 2U}) {
     OCTAVO_TRY(const double v, n.constant_scalar(i, i == 0 ? "start" : i == 1 ? "limit" : "delta"));
     if (n.type(i).dtype != n.type(0).dtype) return n.bad("start, limit and delta differ in type");

@@ -27,7 +27,7 @@ Status bind_range(NodeContext& n, std::int64_t extent, std::int64_t& start, std:
 
 /// starts, ends, axes: attributes up to opset 9; with steps: inputs from 10.
 Status slice(NodeContext& n) {
-  if (sized_operands(n, {1, 2})) return sized_slice(n);
+  if (sized_by_data(n, {1, 2})) return sized_slice(n);
   Ints starts, ends, axes, steps;
   if (n.opset() < 10) {
     starts = n.attr_ints("starts");
