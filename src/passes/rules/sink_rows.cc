@@ -92,11 +92,9 @@ struct SinkRows final : rewrite::Rule {
     if (!count) return rewrite::no_match();
     const Ints wanted(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(*count));
     if (!change_places(wanted, x)) return rewrite::no_match();
-    // A bias that differs by row would have to move too.
-    for (std::size_t i = 1; i < n.inputs.size(); ++i) {
-      if (i > 1 && n.inputs[i] != ir::kNone && ir::count(g.type(n.inputs[i]).shape) != product[1] &&
-          ir::count(g.type(n.inputs[i]).shape) != 1)
-        return rewrite::no_match();
+    if (n.inputs.size() > 2 && n.inputs[2] != ir::kNone) {  // a bias that differs by row would have to move too
+      const std::int64_t elements = ir::count(g.type(n.inputs[2]).shape);
+      if (elements != product[1] && elements != 1) return rewrite::no_match();
     }
     // The last of the pointwise operators that compute row by row.
     ir::ValueId last = n.outputs[0];
