@@ -216,7 +216,7 @@ BAD = [
     (b'{"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 1, 16, 16], "data": [1]}]}', {}, 400, "256 elements, 1 were sent"),
     (b'{"inputs": [{"name": "image", "datatype": "FP32", "shape": [0, 1, 16, 16], "data": []}]}', {}, 400, "the model wants"),
     (b'{"inputs": [{"name": "image", "datatype": "INT8", "shape": [1], "data": [1]}]}', {}, 400, "the model wants FP32"),
-    (b'{"inputs": [{"name": "imago", "datatype": "FP32", "shape": [1], "data": [1]}]}', {}, 400, "is missing"),
+    (b'{"inputs": [{"name": "imago", "datatype": "FP32", "shape": [1], "data": [1]}]}', {}, 400, "has no input 'imago'; it has 'image'"),
     (b'{"inputs": [{"name": "image", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}]}', {}, 400, "bytes of binary data are left"),
     (b'{"inputs": []}xx', {"Inference-Header-Content-Length": "14"}, 400, "belong to no input"),
     (b"{}", {"Inference-Header-Content-Length": "99"}, 400, "the body has 2 bytes"),
