@@ -89,7 +89,7 @@ def main():
             ratios.append(statistics.median(of))
             problems += ratios[-1] < 1
             print(f"{name}, {threads}: {figures.verdict(of)}", flush=True)
-    print(f"geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}, {sum(r < 1 for r in ratios)} below 1")
+    print(figures.summary(ratios))
     if args.record:
         figures.save(figures.record(results, tables), args.record)
     sys.exit(1 if problems else 0)

@@ -114,6 +114,11 @@ def interval(values, level=0.95):
     return (sorted(values)[k - 1], sorted(values)[n - k]) if k else None
 
 
+def summary(found):
+    """One line about the ratios of all rows: each the median of its rounds."""
+    return f"geometric mean of {len(found)} ratios {statistics.geometric_mean(found):.2f}, {sum(r < 1 for r in found)} below 1"
+
+
 def verdict(values):
     """"1.24 (1.10 to 1.31), ahead": ahead or behind only where the interval excludes 1."""
     if not values:

@@ -189,7 +189,7 @@ def main():
                 problems.append(f"{model.name}: outputs differ by {outputs[0]:.1e}, ONNX Runtime's own move by {outputs[1]:.1e}")
                 print(f"  PROBLEM {problems[-1]}", flush=True)
     if ratios:
-        print(f"geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}, {sum(r < 1 for r in ratios)} below 1")
+        print(figures.summary(ratios))
     if args.record:
         figures.save(figures.record(results, tables), args.record)
     sys.exit(1 if problems else 0)

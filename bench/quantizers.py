@@ -304,7 +304,7 @@ def measure(args):
     tables = {key: {name: row["times"] for name, row in of.items()} for key, of in rows.items()}
     ratios = [statistics.median(figures.ratios(t, list(range(args.rounds)))) for of in tables.values() for t in of.values() if len(t) > 1]
     if ratios:
-        print(f"geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}, {sum(r < 1 for r in ratios)} below 1")
+        print(figures.summary(ratios))
     print(f"{len(bench.problems)} problems")
     if args.record:
         figures.save(figures.record(results, tables), args.record)

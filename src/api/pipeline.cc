@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "api/description.h"
+#include "api/device_name.h"
 #include "api/finish_build.h"
 #include "api/load.h"
 #include "api/session.h"
@@ -30,15 +31,9 @@ struct NamedGpu {
   std::optional<cuda::GpuFacts> absent;
 };
 
-constexpr std::string_view kAndCpu = ",cpu";  // behind a GPU: regions that it has no kernel for run on the CPU
-
-bool takes_cpu_too(std::string_view device) {
-  return device.starts_with("cuda") && device.ends_with(kAndCpu);
-}
-
 /// Of "cuda", "cuda:N" and "cuda:NAME", with or without ",cpu"; nothing for other devices. Error: a name that no GPU has.
 Result<std::optional<NamedGpu>> gpu_named(std::string_view device) {
-  if (takes_cpu_too(device)) device.remove_suffix(kAndCpu.size());
+  device = preferred_device(device);
   if (device == "cuda") return NamedGpu();
   if (!device.starts_with("cuda:")) return std::nullopt;
   const std::string_view name = device.substr(5);

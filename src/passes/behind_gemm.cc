@@ -32,4 +32,8 @@ bool from_gemm(const ir::Graph& g, ir::ValueId matrix) {
   return from_gemm(g, matrix, seen);
 }
 
+bool one_a_column(const ir::Shape& operand, std::int64_t columns) {
+  return ir::count(operand) == columns && !operand.empty() && operand.back() == columns;
+}
+
 }  // namespace octavo::passes

@@ -10,5 +10,7 @@ namespace octavo::passes {
 [[nodiscard]] bool moves_freely(ir::Op op);
 /// Is the matrix a product of a gemm, or pointwise operators behind one?
 [[nodiscard]] bool from_gemm(const ir::Graph& g, ir::ValueId matrix);
+/// Has an operand of this shape one element for each of the columns that rows of a matrix have?
+[[nodiscard]] bool one_a_column(const ir::Shape& operand, std::int64_t columns);
 
 }  // namespace octavo::passes

@@ -78,7 +78,7 @@ std::string other_device(const ModelOptions& o, const std::string& given) {
   const auto plans = o.opened->plans(o);
   if (!plans) return "";  // the command says why
   const std::string on = api::device_of(plans->front());
-  if (o.build.device.substr(0, o.build.device.find_first_of(":,")) == on) return "";
+  if (api::kind_of_device(o.build.device) == on) return "";
   return fmt::format("\"{0}\" is an engine that was built for {1}\n  build one: octavo build MODEL.onnx -o {0} {2}", o.path, on,
                      given);
 }

@@ -5,9 +5,11 @@
 //   Needs  each dimension between transpose and b is the product of neighbours in b's result (dimensions of one element come and go); the inner
 //          two have no other reader.
 //   Order  before merge-shuffle, which would make a gather of rows that change places; before the planner turns views into strides.
+#include <algorithm>
 #include <vector>
 
 #include "passes/rules.h"
+#include "passes/shape_groups.h"
 
 namespace octavo::passes {
 namespace {
@@ -18,13 +20,15 @@ using Ints = std::vector<std::int64_t>;
 /// For each dimension of `merged` the dimensions of `split` (those of one element left out) whose product it is; empty where there are none such.
 std::vector<std::vector<std::size_t>> parts_of(const ir::Shape& merged, const ir::Shape& split) {
   std::vector<std::vector<std::size_t>> out(merged.size());
-  std::size_t next = 0;
-  for (std::size_t d = 0; d < merged.size(); ++d) {
-    for (std::int64_t left = merged[d]; left > 1; ++next) {
-      if (next == split.size() || left % split[next] != 0) return {};
-      if (split[next] == 1) continue;
-      out[d].push_back(next);
-      left /= split[next];
+  for (const Group& group : groups_of(merged, split)) {
+    std::size_t whole = merged.size();
+    for (std::size_t d = group.from; d < group.to; ++d) {
+      if (merged[d] == 1) continue;
+      if (whole != merged.size()) return {};
+      whole = d;
+    }
+    for (std::size_t d = group.first; d < group.end; ++d) {
+      if (split[d] != 1) out[whole].push_back(d);
     }
   }
   return out;

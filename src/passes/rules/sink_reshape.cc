@@ -42,7 +42,7 @@ struct SinkReshape final : rewrite::Rule {
         shapes.push_back(matrix);
       } else if (count == 1) {
         shapes.push_back(own.size() <= 2 ? own : Shape{1});
-      } else if (count == shape.back() && !own.empty() && own.back() == count) {
+      } else if (one_a_column(own, shape.back())) {
         shapes.push_back(own.size() <= 2 ? own : Shape{count});
       } else {
         return rewrite::no_match();

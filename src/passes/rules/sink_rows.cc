@@ -34,7 +34,7 @@ bool works_on_rows(const ir::Graph& g, const ir::Node& n, ir::ValueId v) {
   return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId other) {
     if (other == v || other == ir::kNone) return true;
     const ir::Shape& own = g.type(other).shape;
-    return ir::count(own) == 1 || (ir::count(own) == columns && own.back() == columns);
+    return ir::count(own) == 1 || one_a_column(own, columns);
   });
 }
 

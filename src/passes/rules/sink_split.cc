@@ -6,12 +6,14 @@
 //          the inner two have no other readers. A constant that is one for a part of a split dimension is repeated, up to 8 MiB.
 //   Order  before merge-reshape, which would join the second reshape with what follows.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "base/causes/quant.h"
 #include "passes/behind_gemm.h"
 #include "passes/rules.h"
+#include "passes/shape_groups.h"
+#include "reference/evaluate.h"
 
 namespace octavo::passes {
 namespace {
@@ -20,33 +22,6 @@ using ir::Op;
 using ir::Shape;
 
 constexpr std::int64_t kMostBytes = std::int64_t{8} << 20;
-
-/// Neighbouring dimensions of two shapes that have as many elements.
-struct Group {
-  std::size_t from = 0, to = 0;    ///< of the one
-  std::size_t first = 0, end = 0;  ///< of the other
-};
-
-/// The finest groups of two shapes with as many elements, neither empty.
-std::vector<Group> groups_of(const Shape& one, const Shape& other) {
-  std::vector<Group> out;
-  for (std::size_t i = 0, j = 0; i < one.size() || j < other.size();) {
-    Group group{i, i, j, j};
-    std::int64_t left = 1, right = 1;
-    do {
-      const bool takes_left =
-          i < one.size() && (left < right || (left == right && (j == other.size() || one[i] == 1 || i == group.from)));
-      if (takes_left) {
-        left *= one[i++];
-      } else {
-        right *= other[j++];
-      }
-    } while (left != right);
-    group.to = i, group.end = j;
-    out.push_back(group);
-  }
-  return out;
-}
 
 /// The constant as an operand of x: of the shape of x, with 1 where it is one for all.
 struct Spread {
@@ -64,22 +39,6 @@ std::optional<Spread> spread_of(const Shape& constant, const Shape& split, const
     if (!differs) continue;
     for (std::size_t d = group.first; d < group.end; ++d) out.repeated[d] = split[d];
     for (std::size_t d = group.from; d < group.to; ++d) out.shape[d] = x[d];
-  }
-  return out;
-}
-
-/// `from` under numpy broadcasting in `shape`, which has as many dimensions or more.
-ir::Tensor repeated(const ir::Tensor& from, const Shape& shape) {
-  ir::Tensor out(from.dtype(), shape);
-  const std::size_t size = ir::size_of(from.dtype()), missing = shape.size() - from.shape().size();
-  const Shape strides = ir::dense_strides(from.shape());
-  Shape at(shape.size(), 0);
-  for (std::int64_t i = 0; i < out.size(); ++i) {
-    std::int64_t place = 0;
-    for (std::size_t d = missing; d < shape.size(); ++d) place += from.shape()[d - missing] == 1 ? 0 : at[d] * strides[d - missing];
-    std::memcpy(out.mutable_bytes().data() + static_cast<std::size_t>(i) * size,
-                from.bytes().data() + static_cast<std::size_t>(place) * size, size);
-    for (std::size_t d = shape.size(); d-- > 0 && ++at[d] == shape[d];) at[d] = 0;
   }
   return out;
 }
@@ -113,13 +72,15 @@ struct SinkSplit final : rewrite::Rule {
           ir::count(made) * static_cast<std::int64_t>(ir::size_of(g.type(v).dtype)) > kMostBytes)
         return rewrite::no_match();
     }
-    std::vector<ir::ValueId> inputs;
-    for (std::size_t k = 0; k < f.inputs.size(); ++k) {
-      const ir::ValueId v = f.inputs[k];
-      inputs.push_back(v == *computed ? x
-                       : !spreads[k]  ? v
-                                      : g.add_constant(repeated(g.payload(v), spreads[k]->repeated).reshaped(spreads[k]->shape),
-                                                       g.value(v).name));
+    std::vector<ir::ValueId> inputs = f.inputs;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (inputs[k] == *computed) inputs[k] = x;
+      if (!spreads[k]) continue;
+      const ir::ValueId whole = ir::add_inferred(g, Op::expand, {inputs[k]}, {{"shape", spreads[k]->repeated}});
+      const ir::ValueId spread = ir::add_inferred(g, Op::reshape, {whole}, {{"shape", spreads[k]->shape}});
+      auto made = reference::evaluate_between(g, {}, {spread});
+      if (!made) return rewrite::refuse(because<cause::not_evaluated>(made.error().message));
+      inputs[k] = g.add_constant(std::move(made->front()), g.value(inputs[k]).name);
     }
     std::set<std::string> origin = f.origin;
     origin.insert(n.origin.begin(), n.origin.end());

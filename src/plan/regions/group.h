@@ -9,8 +9,8 @@
 //   Says   make_groups
 //
 // Fusion join-operand:  f(anchor(x), h(z)) ==> one region; h cheap: up to 4 casts, additions, subtractions and multiplications
-//   Why    a region of its own for a few numbers, as a scale or zero point of a run, costs a hand-over between threads, and its results go from one core
-//          to the others.
+//   Why    a region for a few numbers, such as the scale of one run, costs more than it computes: threads wait for each other, and its results move
+//          between cores.
 //   Exact  bit for bit: the same operations, once for each element that reads them.
 //   Needs  f reads all results of h, and has at most 4096 elements; the anchor is a convolution or a product, or there is none.
 //   Order  behind fuse-epilogue, which decides where f is.

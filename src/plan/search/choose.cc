@@ -71,8 +71,9 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
       return fail(ErrorKind::unsupported,
                   fmt::format("no tactic can run region \"{}\":{}\n  {}", r.name, reasons,
                               r.device == region::kHost || context.providers.size() > 1
-                                  ? "please report this model"
-                                  : "device \"cuda,cpu\" runs such regions on the CPU; please report this model"));
+                                  ? std::string("please report this model")
+                                  : fmt::format("device \"{},cpu\" runs such regions on the CPU; please report this model",
+                                                plan.devices[static_cast<std::size_t>(r.device)].name)));
     }
     const auto winner = static_cast<std::size_t>(ballot.winner);
     r.tactic = ballot.offers[winner].tactic;
