@@ -43,7 +43,7 @@ def quota(cores):
         return
     root = pathlib.Path("/sys/fs/cgroup")
     second = (root / "cgroup.controllers").exists()
-    group = (root if second else root / "cpu") / "octavo-bench"
+    group = (root if second else root / "cpu") / f"octavo-bench-{os.getpid()}"
     group.mkdir(exist_ok=True)
     if second:
         (root / "cgroup.subtree_control").write_text("+cpu", encoding="ascii")
@@ -154,7 +154,7 @@ def main():
         for command in filter(None, (args.octavo if "octavo" in engines else None, args.before)):
             for net in args.nets:
                 prepare(args, command, net, cores)
-    cases = [(c, f"{c} cores, {n} busy processes", n, None) for c in args.cores for n in args.loads]
+    cases = [(c, f"{c} cores, {n} busy", n, None) for c in args.cores for n in args.loads]
     cases += [(c, f"{c} cores, quota of {q:g}", 0, q) for c in args.cores for q in args.quotas if q <= c]
     for _ in range(args.rounds):
         for cores, key, busy, limit in cases:
@@ -169,8 +169,12 @@ def main():
                     print(key, net, {e: [round(f, 3) for f in v[-1]] for e, v in times.items() if v}, file=sys.stderr, flush=True)
             args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     if args.record:
-        tables = {f"{key}, {figure}": {net: {e: [v[i] for v in values] for e, values in times.items()} for net, times in nets.items()}
-                  for key, nets in results["times"].items() for i, figure in enumerate(("median", "p99"))}
+        tables = {}  # of each number of cores and figure: a row for each load and network
+        for key, nets in results["times"].items():
+            cores, load_ = key.split(", ")
+            for i, figure in enumerate(("median", "p99")):
+                rows = {f"{load_}: {net}": {e: [v[i] for v in values] for e, values in times.items()} for net, times in nets.items()}
+                tables.setdefault(f"{cores}, {figure}", {}).update(rows)
         figures.save(figures.record(results, tables), args.record)
     print(table(results["times"]))
 
