@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "cuda/text/emit_cuda.h"
+#include "cuda/text/near.h"
 #include "cuda/text/shorten.h"
 #include "region/refusal.h"
 #include "region/tensor_ref.h"
@@ -150,7 +151,8 @@ class Emitter {
       sources.operands.push_back(magnitude(k));
       is_byte.push_back(s_.operands[k].ref.dtype == DType::u8 && !s_.constants[k]);
     }
-    Shortened shortened = shorten(p, sources, is_byte);
+    const std::optional<NearCodes> near = shape_.real ? std::nullopt : near_codes(p);
+    Shortened shortened = shorten(near ? near->front : p, sources, is_byte);
     byte_floats_ = shortened.byte_floats;
     p = without_store_clamps(shortened.program);
     if (shortened.acc_offset != 0) {
@@ -171,8 +173,10 @@ class Emitter {
       members_ += "  int row, at;\n";
       out_.pointers += ", 0, 0";
     }
+    const Program front = p;  // what reads operands
+    if (near) p = near->back;
     stores(p);
-    const bool several = shape_.real && divides(p);
+    const bool several = near || (shape_.real && divides(p));
     const int count = shape_.pairs ? 8 : 4;  // elements side by side
     std::string run, before, behind;         // the program, and what is around it where rows come in pairs
     if (!several) {
@@ -196,12 +200,12 @@ class Emitter {
       }
       // A row, or two: all elements first, then the stores of each row.
       before = fmt::format(
-          "    OCTAVO_UNROLL\n    for (int pair = 0; pair < kRows; pair += {0}) {{\n{1}{2}      float sum[{3}];\n      "
+          "    OCTAVO_UNROLL\n    for (int pair = 0; pair < kRows; pair += {0}) {{\n{1}{2}      {6} sum[{3}];\n      "
           "OCTAVO_UNROLL\n"
           "      for (int e = 0; e < {3}; ++e) {{\n        const int i = pair + e / 4, j = e % 4;\n        sum[e] = sums[i][q * 4 "
           "+ j];\n{4}      }}\n"
           "      octavo_program(sum{5});\n",
-          count / 4, arrays, results, count, values, names);
+          count / 4, arrays, results, count, values, names, shape_.real ? "float" : "int");
       behind = "    }\n";
       run = parts;
     }
@@ -210,7 +214,9 @@ class Emitter {
         "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
         "}\n" +
         std::string(kHelpers) + folds_ +
-        (several ? emit_function_of_several(p, "octavo_program", count) : emit_function(p, "octavo_program")) +
+        (near      ? near_function(*near, front, "octavo_program", count)
+         : several ? emit_function_of_several(p, "octavo_program", count)
+                   : emit_function(p, "octavo_program")) +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(

@@ -237,9 +237,11 @@ class Shortener {
   }
 
   int emit_chain(int f2i, const Chain& chain) {
-    int t = moved(chain.y);
+    int t = moved(chain.y), rounded = -1;
     double largest = magnitude(chain.y) / static_cast<double>(chain.divisor);
-    if (const auto pair = of_two_codes(chain); pair) {
+    if (const auto sum = of_accumulator(chain, largest); sum) {
+      rounded = *sum;
+    } else if (const auto pair = of_two_codes(chain); pair) {
       t = *pair;
     } else if (chain.divides) {
       const auto r = program::Reciprocal::of(chain.divisor);
@@ -267,7 +269,7 @@ class Shortener {
     int code = -1;
     std::int32_t more = zero;
     if (largest < kReach) {
-      const int rounded = push(Op::add, t, program_.imm_f(kIntegers));
+      if (rounded < 0) rounded = push(Op::add, t, program_.imm_f(kIntegers));
       int value = push(Op::sub, rounded, program_.imm_f(kIntegers));
       value = push(Op::max, value, program_.imm_f(static_cast<float>(chain.first)));
       value = push(Op::min, value, program_.imm_f(static_cast<float>(chain.last)));
@@ -282,6 +284,48 @@ class Shortener {
     code = push(Op::min_i, code, program_.imm_i(chain.last + zero));
     if (sum >= 0) moved_[static_cast<std::size_t>(sum)] = code;
     return code;
+  }
+
+  /// kIntegers + the accumulator times one factor, rounded once, where y is the accumulator times a constant, over a divisor: if that gives the same code on
+  /// both sides of every accumulator from which on a code is reached. Both ways rise with the accumulator, so others do not matter.
+  std::optional<int> of_accumulator(const Chain& chain, double largest) {
+    const Instr& y = at(chain.y);
+    if (y.op != Op::mul || !chain.divides || !(largest < kReach) || out_.acc_offset == 0) return std::nullopt;
+    const std::size_t constant = at(y.args[1]).op == Op::imm_f ? 1 : 0;
+    const Instr& sum = at(y.args[1 - constant]);
+    if (at(y.args[constant]).op != Op::imm_f || sum.op != Op::i2f || at(sum.args[0]).op != Op::acc_i) return std::nullopt;
+    const float scale = std::bit_cast<float>(at(y.args[constant]).imm);
+    const auto limit = static_cast<std::int32_t>(magnitude(sum.args[0]));
+    if (!(scale > 0) || !std::isnormal(scale / chain.divisor)) return std::nullopt;
+    const auto code = [&](float t) {
+      return std::clamp((t + kIntegers) - kIntegers, static_cast<float>(chain.first), static_cast<float>(chain.last));
+    };
+    const auto written = [&](std::int32_t n) { return code(static_cast<float>(n) * scale / chain.divisor); };
+    std::vector<std::int32_t> reached;  // the least accumulators of their codes
+    for (std::int32_t c = chain.first + 1; c <= chain.last; ++c) {
+      std::int32_t below = -limit, from = limit;
+      if (written(below) >= static_cast<float>(c) || written(from) < static_cast<float>(c)) continue;
+      while (from - below > 1) {
+        const std::int32_t middle = below + (from - below) / 2;
+        (written(middle) >= static_cast<float>(c) ? from : below) = middle;
+      }
+      reached.push_back(from);
+    }
+    const auto good = [&](float factor) {
+      const auto computed = [&](std::int32_t n) {
+        return std::clamp(std::fma(static_cast<float>(n), factor, kIntegers) - kIntegers, static_cast<float>(chain.first),
+                          static_cast<float>(chain.last));
+      };
+      return computed(-limit) == written(-limit) && computed(limit) == written(limit) &&
+             std::all_of(reached.begin(), reached.end(),
+                         [&](std::int32_t n) { return computed(n) == written(n) && computed(n - 1) == written(n - 1); });
+    };
+    const auto factor = static_cast<float>(static_cast<double>(scale) / static_cast<double>(chain.divisor));
+    for (const int step : {0, 1, -1, 2, -2}) {
+      const auto near = std::bit_cast<float>(std::bit_cast<std::int32_t>(factor) + step);
+      if (good(near)) return push(Op::fma, moved(y.args[1 - constant]), program_.imm_f(near), program_.imm_f(kIntegers));
+    }
+    return std::nullopt;
   }
 
   /// y = c1 * s1 + c2 * s2 of two codes as floats, over a divisor: fma(c1, a, c2 * b), if that rounds to the same code for all pairs.

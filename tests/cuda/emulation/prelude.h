@@ -21,6 +21,7 @@ OCTAVO_DEVICE int octavo_blocks() {
   return (int)gridDim.x;
 }
 #define octavo_barrier() __syncthreads()
+#define octavo_warp_barrier() __syncwarp()
 OCTAVO_DEVICE int octavo_same(int v) {
   return v;
 }

@@ -1,12 +1,13 @@
 // Attention on codes, float16 and bfloat16 on a GPU: checks its results and measures its times. Needs the CUDA driver and NVRTC, no toolkit.
 //
 //   octavo_gpu_attention check [SEEDS]     random shapes, layouts, zero points and programs, two tiles each, against the reference evaluator
-//   octavo_gpu_attention text [FAMILY]     the text of one kernel; needs no GPU
+//   octavo_gpu_attention text [u8|warps|f16]   the text of one kernel, of ViT-B/16; needs no GPU
 //   octavo_gpu_attention ptxas [ARCH [NAME]]   compiles the kernels that are timed (as NAME), and says what NVRTC reports; needs no GPU
 //   octavo_gpu_attention time [u8|halves]  the attention of ViT-B/16 and BERT-base, and heads of 64 with 1k, 4k and 16k keys; every tile; the best three
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -63,7 +64,7 @@ struct Checked {
 void check(const Gpu& gpu, const Target& target, int seeds) {
   std::mt19937 rng(79);
   const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
-  Checked checked;
+  Checked checked, by_warps;
   for (int seed = 0; seed < seeds; ++seed) {
     const testing::attention::Sizes n{pick(1, 3),
                                       pick(1, 4),
@@ -81,12 +82,22 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
     auto s = std::make_unique<Scene>(static_cast<unsigned>(seed + 1));
     testing::attention::set(*s, n, forms, pick(0, 1) == 0);
     testing::whole_words(*s);
-    checked.add(std::move(s), attention_family(), target, 0,
-                fmt::format("{} x {} matrices, {} queries, {} keys, {} features, {} columns", n.batch, n.heads, n.queries, n.keys,
-                            n.features, n.columns),
-                rng);
+    const std::string text = fmt::format("{} x {} matrices, {} queries, {} keys, {} features, {} columns", n.batch, n.heads,
+                                         n.queries, n.keys, n.features, n.columns);
+    checked.add(std::move(s), attention_family(), target, 0, text, rng);
+
+    // Again, as attention.u8.warps takes it.
+    const testing::attention::Sizes even{n.batch, n.heads, n.queries, n.keys, pick(1, 4) * 32, pick(1, 8) * 16};
+    forms.unit = 0.03F / static_cast<float>(even.features), forms.scaled = false;
+    forms.probability = std::array{1.0F / 255, 0.0004F, 0.03F}[static_cast<std::size_t>(pick(0, 2))];
+    s = std::make_unique<Scene>(static_cast<unsigned>(seed + 1));
+    testing::attention::set(*s, even, forms, true);
+    testing::whole_words(*s);
+    by_warps.add(std::move(s), attention_warps_family(), target, 0,
+                 fmt::format("{}; {} features, {} columns", text, even.features, even.columns), rng);
   }
   checked.run(gpu, "codes");
+  by_warps.run(gpu, "codes by warps");
 }
 
 const Family& family_of(ir::DType type) {
@@ -152,14 +163,18 @@ void time_all(const Gpu& gpu, const Target& target, Scene& s, const Family& fami
   std::fflush(stdout);
 }
 
-void time_one(const Gpu& gpu, const Target& target, const char* name, const testing::attention::Sizes& n, bool mask,
+void time_one(const Gpu& gpu, const Target& target, const std::string& name, const testing::attention::Sizes& n, bool mask,
               bool far = false) {
-  Scene s(5);
-  testing::attention::Forms forms;
-  forms.unit = far ? 0.0005F : 0.00003F, forms.zero[2] = 0, forms.mask = mask;  // far: most exponentials are subnormal
-  testing::attention::set(s, n, forms, true);
-  time_all(gpu, target, s, attention_family(), name,
-           2.0 * static_cast<double>(n.batch * n.heads * n.queries * n.keys * (n.features + n.columns)), 0);
+  for (const bool rounded : {false, true}) {  // the scores
+    Scene s(5);
+    testing::attention::Forms forms;
+    forms.unit = far ? 0.0005F : 0.00003F, forms.mask = mask;  // far: most exponentials are subnormal
+    if (rounded) forms.step = 0.02F, forms.probability = 0.0004F;
+    testing::attention::set(s, n, forms, true);
+    for (const Family* family : {&attention_family(), &attention_warps_family()})
+      time_all(gpu, target, s, *family, (name + (rounded ? ", rounded" : "")).c_str(),
+               2.0 * static_cast<double>(n.batch * n.heads * n.queries * n.keys * (n.features + n.columns)), 0);
+  }
 }
 
 /// What is timed in float16 or bfloat16.
@@ -247,12 +262,17 @@ int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
   if (mode == "text") {
     Scene s(5);
-    const bool halves = argc > 2 && std::string(argv[2]) != "u8";
-    if (halves)
+    const std::string which = argc > 2 ? argv[2] : "u8";
+    testing::attention::Forms forms;
+    forms.unit = 0.0001F, forms.step = 0.021509863F, forms.probability = 0.00037904532F;
+    if (which == "f16")
       testing::halves::set(s, {1, 12, 197, 197, 64, 64}, {});
     else
-      testing::attention::set(s, {1, 12, 197, 197, 64, 64}, {}, true);
-    const auto all = attempts(s, halves ? attention_f16_family() : attention_family(), {}, kAll, failures);
+      testing::attention::set(s, {64, 12, 197, 197, 64, 64}, forms, true);
+    const Family& family = which == "f16"     ? attention_f16_family()
+                           : which == "warps" ? attention_warps_family()
+                                              : attention_family();
+    const auto all = attempts(s, family, {}, kAll, failures);
     if (!all.empty()) fmt::print("{}", all[0].text.text);
     return failures == 0 ? 0 : 1;
   }

@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view kSplit =
 #include "cuda/text/split.inc"
     ;
+constexpr std::string_view kColumns =
+#include "cuda/families/matmul/matmul_columns.inc"
+    ;
 constexpr std::string_view kLoad =
 #include "cuda/families/matmul/matmul_load.inc"
     ;
@@ -188,7 +191,7 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
                  "const unsigned char* left, const unsigned char* right, const unsigned char* constants" + e.parameters);
     replace_mark(text, "@POINTERS@", e.pointers);
     out.text = define(s, tile) + e.text + side_text("OctavoLeft", s.a, "kTileM", "kM", false) +
-               side_text("OctavoRight", s.b, "kTileN", "kN", true) + std::string(kLoad) +
+               side_text("OctavoRight", s.b, "kTileN", "kN", true) + load_text() +
                (type_ == ProductType::f32 ? std::string(kSplit) : "") + text;
     out.launches.push_back(std::move(launch));
     return out;
@@ -228,8 +231,11 @@ std::string side_text(const char* name, const ProductSide& s, const char* tile, 
       name, tile, count, static_cast<int>(s.way), s.unit, s.row, s.depth, permuted);
 }
 
-std::string_view load_text() {
-  return kLoad;
+std::string_view columns_text() {
+  return kColumns;
+}
+std::string load_text() {
+  return std::string(kColumns) + std::string(kLoad);
 }
 std::string_view step_text() {
   return kStep;

@@ -25,8 +25,10 @@ struct MatmulTile {
 [[nodiscard]] std::int32_t sums_begin_with(const ProductSide& a, const ProductSide& b, std::int64_t k, std::int64_t step);
 /// The structure that matmul_load.inc reads a side from; `tile` and `count`: constants of the text.
 [[nodiscard]] std::string side_text(const char* name, const ProductSide& side, const char* tile, const char* count, bool permuted);
+/// matmul_columns.inc, which is the first part of load_text: which column a row of the right side is, of kRun and kNeighbours (epilogue.h).
+[[nodiscard]] std::string_view columns_text();
 /// matmul_load.inc and matmul_step.inc.
-[[nodiscard]] std::string_view load_text();
+[[nodiscard]] std::string load_text();
 [[nodiscard]] std::string_view step_text();
 
 }  // namespace octavo::cuda

@@ -1,0 +1,37 @@
+// What the kernels of attention on codes share: their region as sides of two products, and the texts of its programs and of softmax.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/families/attention/attention_shape.h"
+#include "cuda/families/matmul/matmul_mma.h"
+
+namespace octavo::cuda {
+
+/// Each of the matrices as a side of a product. p: the probabilities, which lie in shared memory.
+struct CodesShape : AttentionShape {
+  ProductSide left, right, between, last;
+};
+
+/// Error: why the region is none of these kernels'.
+[[nodiscard]] Result<CodesShape> codes_shape(const region::Region& region, const region::Plan& plan);
+
+/// The least power of two that is not less than v, within bounds that are powers of two.
+[[nodiscard]] std::int64_t pow2_from(std::int64_t v, std::int64_t least, std::int64_t most);
+
+/// `octavo_score` and `octavo_probability`: a program of one element, with its operands.
+struct ElementText {
+  std::string text, parameters, names;  ///< parameters of the kernel, and how they are handed on
+  std::vector<Argument> arguments;
+  std::int32_t acc_offset = 0;  ///< what the program expects to be added to the sum
+};
+/// `largest`: a bound of the accumulator's magnitude. `real`: it is a float.
+[[nodiscard]] ElementText element_text(const AttentionShape& shape, const ElementProgram& element, const std::string& name,
+                                       const std::string& prefix, bool real, double largest);
+
+/// The functions of softmax (softmax.inc) and what they are made of. `program`: what is done with the quotients.
+[[nodiscard]] std::string softmax_text(const program::Program& program);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,255 @@
+#include "cuda/families/attention/attention_warps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cuda/cost_model.h"
+#include "cuda/families/attention/attention_codes.h"
+#include "cuda/text/emit_cuda.h"
+#include "cuda/text/epilogue.h"
+#include "cuda/text/near.h"
+#include "cuda/text/pieces.h"
+#include "cuda/text/sums.h"
+#include "program/interval.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kText =
+#include "cuda/families/attention/attention_warps.inc"
+    ;
+constexpr std::int64_t kQueries = 16;  // of a warp
+
+struct WarpsShape : CodesShape {
+  Rounded codes;
+  std::int64_t piece = 16;  ///< bytes of a lane's reads of queries and keys
+  bool near = false;        ///< no two scores are further apart than 86
+};
+
+/// Of the program of the probabilities.
+Result<Rounded> read_codes(const program::Program& p) {
+  const auto no = [] {
+    return refuse("program of the probabilities", "another", "a division by a constant, a rounding and bounds");
+  };
+  for (const program::Span& s : p.spans) {
+    const auto* span = std::get_if<program::RequantizeSpan>(&s);
+    if (span == nullptr || p.outputs.size() != 1 || p.outputs[0].value != span->result || p.outputs[0].type != ir::DType::u8)
+      continue;
+    const auto r = rounded_by(*span);
+    // Codes less their zero point are bytes without a sign; a multiple of the step stays where floats are integers.
+    if (!r || p.code[static_cast<std::size_t>(span->x)].op != program::Op::acc_f || r->first > 0 || r->last < 0 || r->zero < 0 ||
+        r->last > 255 - r->zero)
+      return no();
+    if (!(r->step >= 1e-6F && r->step <= 1e6F))
+      return refuse("step of the probabilities", fmt::format("{}", r->step), "1e-6 to 1e6");
+    return *r;
+  }
+  return no();
+}
+
+/// Are all scores codes of one quantizer whose range is at most 86?
+bool near_scores(const program::Program& p) {
+  for (const program::Span& s : p.spans) {
+    const auto* span = std::get_if<program::DequantizeSpan>(&s);
+    if (span == nullptr || p.outputs[0].value != span->result) continue;
+    const auto bounds = program::find_intervals(p, std::vector<bool>(static_cast<std::size_t>(p.operand_count) + 1, false));
+    const program::Interval& codes = bounds[static_cast<std::size_t>(span->shifted)];
+    return (codes.hi - codes.lo) * std::fabs(static_cast<double>(span->scale)) <= 86;
+  }
+  return false;
+}
+
+Result<WarpsShape> warps_shape(const region::Region& r, const region::Plan& plan) {
+  OCTAVO_TRY(CodesShape read, codes_shape(r, plan));
+  WarpsShape a{std::move(read), {}, 16, false};
+  if (a.features % 32 != 0) return refuse("features", a.features, "a multiple of 32");
+  a.piece = a.features % 64 == 0 ? 16 : 8;
+  if (a.columns % 16 != 0) return refuse("columns of the values", a.columns, "a multiple of 16");
+  if (a.keys > 1024) return refuse("keys", a.keys, "at most 1024");
+  const auto pieces = [&](const ProductSide& s, std::int64_t row, std::int64_t step, std::int64_t bytes,
+                          std::string_view name) -> Reasons {
+    if (step != 1) return unmet(fmt::format("bytes between neighbours of a row of {}", name), step, "1");
+    for (const std::int64_t at : {s.ref.offset, s.outer, s.inner, row}) {
+      if (at % bytes != 0) return unmet(fmt::format("bytes between rows of {}", name), at, fmt::format("a multiple of {}", bytes));
+    }
+    return {};
+  };
+  if (Reasons why = pieces(a.left, a.left.row, a.features == 1 ? 1 : a.left.depth, a.piece, "queries"); !why.empty())
+    return refuse(std::move(why));
+  if (Reasons why = pieces(a.right, a.right.row, a.right.depth, a.piece, "keys"); !why.empty()) return refuse(std::move(why));
+  if (Reasons why = pieces(a.last, a.keys == 1 ? 0 : a.last.depth, a.last.row, 16, "values"); !why.empty())
+    return refuse(std::move(why));
+  OCTAVO_TRY(a.codes, read_codes(a.softmax.program));
+  if (a.codes.zero != a.p.quantizer->zero_point[0])
+    return refuse("zero point of the probabilities", a.codes.zero, a.p.quantizer->zero_point[0]);
+  a.near = near_scores(a.scores.program);
+  return a;
+}
+
+struct Sizes {
+  std::int64_t column_tile, steps, pitch, turned, shared, blocks, registers;
+};
+Sizes sizes_of(const WarpsShape& a, const AttentionWarpsTile& t) {
+  Sizes z{};
+  z.column_tile = pow2_from(a.columns, 16, 128);
+  z.steps = parts(a.keys, 32);
+  z.pitch = (parts(a.keys, 4) | 1) * 4;  // an odd number of vectors
+  z.turned = z.steps * 32 * z.column_tile;
+  z.shared = z.turned + t.warps * (kQueries * (z.pitch + parts(up(a.keys, 4), kSumBlock)) * 4);
+  z.blocks = parts(a.queries, kQueries * t.warps) * a.matrices();
+  z.registers = 60 + a.features / 16 * 6 + z.column_tile / 2;
+  return z;
+}
+
+/// Blocks that a multiprocessor is to hold: as shared memory and registers allow.
+std::int64_t blocks_at_once(const Sizes& z, const AttentionWarpsTile& t, const Target& target) {
+  const std::int64_t warps = std::min<std::int64_t>(16, 65536 / (32 * z.registers));
+  return std::clamp<std::int64_t>(target.shared_bytes / (z.shared + 1024), 1, std::max<std::int64_t>(1, warps / t.warps));
+}
+
+Reasons why_not_tile(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
+  if (t.warps < 1 || t.warps > 16) return unmet("warps", t.warps, "1 to 16");
+  const Sizes z = sizes_of(a, t);
+  if (t.warps * 32 * z.registers > 65536) return unmet("registers of a block", t.warps * 32 * z.registers, "at most 65536");
+  if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
+  return why_not_shared(z.shared, 1, target);
+}
+
+/// An estimate of an H100: about 36 instructions a score, of which four warps of a multiprocessor begin one in a clock, and a lone warp one in five clocks.
+double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
+  constexpr double kInstructions = 36, kOfWarp = 900, kOfBlock = 600, kRate = 2.4, kAlone = 0.25, kWait = 3000;
+  const Sizes z = sizes_of(a, t);
+  const double of_warp =
+      static_cast<double>(parts(a.keys, 16)) * 8 * kInstructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +
+      kOfWarp;
+  const double of_block = of_warp * t.warps + kOfBlock + static_cast<double>(z.steps * z.column_tile) / 2;
+  const auto resident = static_cast<double>(blocks_at_once(z, t, target));
+  const double blocks_each = std::max(1.0, static_cast<double>(z.blocks) / target.multiprocessors);  // of a multiprocessor
+  const double together = std::min(resident, blocks_each);
+  const double rate = std::min(kRate, kAlone * together * t.warps);
+  return (std::max(1.0, blocks_each / together) * (together * of_block / rate) + kWait) / cost::kClock + cost::kLaunch;
+}
+
+EpilogueShape epilogue_shape(const WarpsShape& a, const AttentionWarpsTile& t) {
+  const Sizes z = sizes_of(a, t);
+  EpilogueShape e;
+  e.rows = 2, e.run = static_cast<int>(std::min<std::int64_t>(16, z.column_tile / 4));
+  e.piece = piece_for(a.product, e.run);
+  e.padded_channels = z.column_tile;
+  e.takes_bias = true, e.threads = 32 * t.warps;
+  e.accumulator = std::min(static_cast<double>(a.keys) * a.codes.last * a.last.largest(), 2147483648.0);
+  return e;
+}
+
+class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
+ public:
+  std::string_view name() const override { return "attention.u8.warps"; }
+  bool about(const region::Region& r) const override { return is_attention(r) && r.stages[0].anchor.integer; }
+  Result<WarpsShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+    OCTAVO_TRY(WarpsShape a, warps_shape(r, plan));
+    const AttentionWarpsTile least{1};
+    if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));
+    if (auto why = emit_epilogue(a.product, epilogue_shape(a, least), 0).refusal; !why.empty()) return refuse(std::move(why));
+    return a;
+  }
+  std::vector<Choice<AttentionWarpsTile>> tactics(const WarpsShape& a, const Target& target) const override {
+    std::vector<Choice<AttentionWarpsTile>> out;
+    for (const int warps : {4, 7, 5, 3, 8, 6, 2, 1, 10, 13, 16}) {
+      if (warps > 1 && warps > parts(a.queries, kQueries)) continue;
+      const AttentionWarpsTile t{warps};
+      if (why_not_tile(a, t, target).empty()) out.push_back({t, seconds_of(a, t, target)});
+    }
+    fastest_first(out);
+    return out;
+  }
+  Result<KernelText> emit(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) const override {
+    if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
+    const Sizes z = sizes_of(a, t);
+    const EpilogueShape shape = epilogue_shape(a, t);
+    const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
+    if (!e.refusal.empty()) return refuse(e.refusal);
+    const double largest_sum = std::min(static_cast<double>(a.features) * a.left.largest() * a.right.largest(), 2147483648.0);
+    const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
+                      probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
+    // Codes of keys are multiplied as they are: their zero point takes a number for a row off. Those of queries and values less 128 where that is theirs.
+    const std::int32_t zero_keys = a.k.quantizer->zero_point[0];
+    const auto begin =
+        static_cast<std::uint32_t>(a.features * a.left.zero * zero_keys) + static_cast<std::uint32_t>(scores.acc_offset);
+
+    KernelText out;
+    out.text = fmt::format("typedef {} octavo_offset;\n", a.wide_offsets() ? "long long" : "int");
+    out.text += declare({{"kM", a.queries},
+                         {"kKeys", a.keys},
+                         {"kFeatures", a.features},
+                         {"kColumns", z.column_tile},
+                         {"kValueColumns", a.columns},
+                         {"kPiece", a.piece},
+                         {"kInner", a.inner},
+                         {"kWarps", t.warps},
+                         {"kPitch", z.pitch},
+                         {"kSumBlock", kSumBlock},
+                         {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
+                         {"kZeroQueries", a.left.zero},
+                         {"kZeroKeys", zero_keys},
+                         {"kZeroCodes", a.codes.zero},
+                         {"kZeroValues", a.last.zero},
+                         {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
+    out.text += fmt::format(
+        "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
+        "{};\nconstexpr octavo_offset kQueryRow = {}, kKeyRow = {}, kValueRow = {};\n",
+        a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner, a.left.row, a.right.row,
+        a.keys == 1 ? 0 : a.last.depth);
+    out.text += fmt::format(
+        "constexpr unsigned kFlipQueries = {}, kFlipValues = {};\nconstexpr bool kNear = {};\nconstexpr float kStep = {:a}f;\n",
+        a.left.flipped ? "0x80808080u" : "0u", a.last.flipped ? "0x80808080u" : "0u", a.near, a.codes.step);
+    out.text += fmt::format("#define OCTAVO_SCORES octavo_mma_{}u8\n#define OCTAVO_VALUES octavo_mma_u8{}\n",
+                            a.left.flipped ? "s8" : "u8", a.last.flipped ? "s8" : "u8");
+    // Codes less their zero point are not negative: packing them as bytes with a sign bounds them by 127.
+    out.text += a.codes.last == 127 ? "#define OCTAVO_PACK_CODES(c) octavo_pack_s8((c)[0], (c)[1], (c)[2], (c)[3])\n"
+                : a.codes.last == 255
+                    ? std::string("#define OCTAVO_PACK_CODES(c) octavo_pack_u8((c)[0], (c)[1], (c)[2], (c)[3])\n")
+                    : fmt::format(
+                          "OCTAVO_DEVICE int octavo_bounded(int c) {{ return c < {0} ? c : {0}; }}\n"
+                          "#define OCTAVO_PACK_CODES(c) octavo_pack_u8(octavo_bounded((c)[0]), octavo_bounded((c)[1]), "
+                          "octavo_bounded((c)[2]), octavo_bounded((c)[3]))\n",
+                          a.codes.last);
+    std::string text(kText);
+    replace_mark(
+        text, "@PARAMETERS@",
+        "const unsigned char* queries, const unsigned char* keys, const unsigned char* values, const unsigned char* constants" +
+            scores.parameters + probabilities.parameters + e.parameters);
+    replace_mark(text, "@POINTERS@", e.pointers);
+    replace_mark(text, "@SCORE_OPERANDS@", scores.names);
+    replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
+    out.text += std::string(elements_functions()) + softmax_text(a.softmax.program) +
+                total_of_blocks(parts(up(a.keys, 4), kSumBlock)) + scores.text + probabilities.text + e.text +
+                std::string(columns_text()) + text;
+
+    Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
+    for (const ProductSide* side : {&a.left, &a.right, &a.last})
+      launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
+    launch.arguments.push_back({Argument::Kind::constant, 0, 0});
+    for (const auto* more : {&scores.arguments, &probabilities.arguments, &e.arguments})
+      launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
+    out.launches.push_back(std::move(launch));
+    const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), 0);
+    out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
+    return out;
+  }
+};
+
+}  // namespace
+
+const Family& attention_warps_family() {
+  static const AttentionWarps family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,162 @@
+// Attention on codes by warps, under emulation, against its three operators in the reference: extents around its tiles, zero points, programs, and mistakes
+// planted in its text.
+#include "cuda/families/attention/attention_warps.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "cpu/attention_scene.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/emulation/emulated_test.h"
+#include "cuda/family_scene.h"
+#include "cuda/matmul_scene.h"
+#include "cuda/text/emit_cuda.h"
+
+namespace octavo::testing {
+namespace {
+
+using cuda::AttentionWarpsTile;
+
+const cuda::Target kSm80{"sm_80", 108, 163 * 1024};
+
+std::string attend(const attention::Sizes& n, const attention::Forms& forms, int warps, unsigned seed = 3, const Edit& edit = {}) {
+  Scene s(seed);
+  attention::set(s, n, forms, true);
+  whole_words(s);
+  return run_emulated(s, cuda::attention_warps_family(), cuda::spell(AttentionWarpsTile{warps}), 0, edit, reference_region, kSm80);
+}
+
+/// Scores that count as much as each other, as in an encoder; rounded in steps of `step`.
+attention::Forms forms_of(std::int64_t features, float step) {
+  attention::Forms forms;
+  forms.unit = 0.02F / static_cast<float>(features), forms.step = step;
+  return forms;
+}
+
+class AttentionWarps : public EmulatedTest {};
+
+TEST_F(AttentionWarps, ExtentsAroundTiles) {
+  unsigned seed = 1;
+  for (const std::int64_t keys : {1, 2, 4, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 130, 197, 257, 400}) {
+    const std::int64_t queries = std::array{1, 15, 16, 17, 33}[seed % 5], features = std::array{32, 64, 96, 128}[seed % 4];
+    const std::int64_t columns = std::array{16, 64, 32, 48, 128, 80}[seed % 6];
+    attention::Forms forms = forms_of(features, seed % 2 == 0 ? 0.05F : 0);
+    forms.probability = seed % 3 == 0 ? 1.0F / 255 : 0.0004F;
+    EXPECT_EQ(attend({2, 2, queries, keys, features, columns}, forms, 1 + static_cast<int>(seed % 3), seed), "")
+        << queries << " queries, " << keys << " keys, " << features << " features, " << columns << " columns";
+    ++seed;
+  }
+}
+
+TEST_F(AttentionWarps, ZeroPoints) {
+  unsigned seed = 40;
+  for (const std::array<std::int32_t, 4> zero :
+       {std::array{128, 128, 0, 128}, {0, 0, 0, 0}, {7, 128, 128, 250}, {128, 9, 255, 128}, {255, 3, 1, 77}, {0, 255, 100, 0}}) {
+    attention::Forms forms = forms_of(32, 0.05F);
+    forms.zero = zero, forms.probability = 0.002F;
+    EXPECT_EQ(attend({1, 2, 20, 37, 32, 32}, forms, 2, seed++), "")
+        << zero[0] << " " << zero[1] << " " << zero[2] << " " << zero[3];
+  }
+}
+
+TEST_F(AttentionWarps, ProgramsOfScores) {
+  unsigned seed = 60;
+  for (const float step : {0.0F, 0.03F, 0.4F}) {  // of 0.4 the scores' range is above 86
+    for (const auto after : {attention::Forms::nothing, attention::Forms::product, attention::Forms::quotient}) {
+      for (const bool mask : {false, true}) {
+        attention::Forms forms = forms_of(32, step);
+        forms.unit *= step == 0.4F ? 100 : 1;
+        forms.after = after, forms.by = 8, forms.mask = mask, forms.probability = 0.0078125F;
+        EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, 1, seed++), "") << step << " " << mask;
+      }
+    }
+  }
+}
+
+TEST_F(AttentionWarps, StepsOfProbabilities) {
+  for (const float step : {1e-6F, 1e-4F, 0.003F, 0.01F, 0.3F, 1.0F, 5.0F}) {
+    for (const std::int32_t zero : {0, 128, 60}) {
+      attention::Forms forms = forms_of(64, 0.05F);
+      forms.probability = step, forms.zero[2] = zero;
+      EXPECT_EQ(attend({1, 1, 18, 150, 64, 32}, forms, 2, 7), "") << step << " " << zero;
+    }
+  }
+}
+
+TEST_F(AttentionWarps, EveryTileThatIsOffered) {
+  Scene s(5);
+  attention::set(s, {1, 2, 280, 70, 64, 64}, {}, true);
+  std::set<std::string> seen;
+  for (const cuda::Candidate& c : cuda::attention_warps_family().candidates(s.region(), s.plan(), kSm80)) {
+    const auto t = cuda::parse<AttentionWarpsTile>(c.parameters, "attention.u8.warps");
+    ASSERT_TRUE(t);
+    seen.insert(c.parameters.at("warps"));
+    EXPECT_EQ(attend({1, 1, 280, 70, 64, 64}, forms_of(64, 0.05F), t->warps), "") << t->warps << " warps";
+  }
+  EXPECT_EQ(seen.size(), 11U);
+}
+
+/// Where both bounds of a quotient round to different codes, the program decides: here nearly always.
+TEST_F(AttentionWarps, TheLongWayGivesTheSameCodes) {
+  const attention::Forms forms = forms_of(64, 0.05F);
+  const auto planted = [&](std::string_view from, std::string_view to, bool never) {
+    return attend({1, 2, 20, 70, 64, 32}, forms, 2, 9, [&](std::string text) {
+      text = edited(std::move(text), from, to);
+      return never ? edited(std::move(text), "if (other != 0u)", "if (false)") : text;
+    });
+  };
+  EXPECT_EQ(planted("__fmul_rn(scaled, 0.999999523f)", "__fmul_rn(scaled, 0.5f)", false), "");
+  EXPECT_NE(planted("__fmul_rn(scaled, 0.999999523f)", "__fmul_rn(scaled, 0.5f)", true), "");
+}
+
+TEST_F(AttentionWarps, MistakesAreFound) {
+  attention::Forms forms = forms_of(64, 0.05F);
+  forms.zero = {127, 130, 3, 120}, forms.probability = 0.001F;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return attend({1, 2, 37, 150, 64, 32}, forms, 2, 9, [&](std::string text) { return edited(std::move(text), from, to); });
+  };
+  EXPECT_EQ(planted("kPairs", "kPairs"), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_warp_barrier();  // behind the exponentials", "// behind the exponentials"), "");
+  EXPECT_NE(planted("octavo_warp_barrier();  // behind the sums", "// behind the sums"), "");
+  EXPECT_NE(planted("octavo_barrier();  // the values are complete", "// the values are complete"), "");
+  EXPECT_NE(planted("kPadded - 4 + v >= kKeys ? 0.0f : e[half][v]", "false ? 0.0f : e[half][v]"), "") << "sums the padding";
+  EXPECT_NE(planted("most[half] = at + e < kKeys ? fmaxf(most[half], score[e]) : most[half]", "most[half] = score[e]"), "");
+  EXPECT_NE(planted("acc -= kZeroQueries * totals", "acc -= 0 * totals"), "");
+  EXPECT_NE(planted("kScoresBeginWith - kZeroKeys * total", "kScoresBeginWith"), "");
+  EXPECT_NE(planted("- kZeroValues * totals[i * 2]", ""), "");
+  EXPECT_NE(planted("octavo_row_of((unsigned)(16 * chunk + c))", "(16 * chunk + c)"), "") << "columns in their order";
+}
+
+TEST_F(AttentionWarps, RefusalsSayWhat) {
+  const auto why = [](const attention::Sizes& n, const attention::Forms& forms = {}, bool between = true) {
+    Scene s(5);
+    attention::set(s, n, forms, between);
+    return spelled(cuda::attention_warps_family().why_not(s.region(), s.plan(), kSm80));
+  };
+  EXPECT_NE(why({1, 2, 20, 20, 40, 16}).find("features"), std::string::npos);
+  EXPECT_NE(why({1, 2, 20, 20, 64, 20}).find("columns of the values"), std::string::npos);
+  EXPECT_NE(why({1, 2, 20, 2000, 64, 64}).find("keys"), std::string::npos);
+  EXPECT_NE(why({1, 2, 20, 32, 64, 64}, {}, false).find("a row of keys"), std::string::npos);
+  attention::Forms scaled;
+  scaled.scaled = true;
+  EXPECT_NE(why({1, 2, 20, 32, 64, 64}, scaled).find("program of the probabilities"), std::string::npos);
+}
+
+TEST(AttentionByWarps, CompilesForEveryArchitecture) {
+  if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  Scene s(5);
+  attention::set(s, {1, 2, 197, 197, 64, 64}, {}, true);
+  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+    const cuda::Target target{architecture, 108, 99 * 1024};
+    const auto all = cuda::attention_warps_family().candidates(s.region(), s.plan(), target);
+    ASSERT_FALSE(all.empty());
+    const auto text = cuda::attention_warps_family().emit(s.region(), s.plan(), all[0].parameters, target);
+    ASSERT_TRUE(text) << text.error().message;
+    const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options(architecture));
+    EXPECT_TRUE(code) << architecture << ": " << code.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
