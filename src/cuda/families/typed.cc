@@ -131,7 +131,11 @@ Result<Formula> of_reals(const Stage& s) {
     p.outputs = {{program::unary(ops, op, s.anchor.facts, a), DType::f32}};
     return Formula{"octavo_formula(a0, f);", emit_function(p, "octavo_formula")};
   }
-  if (op == Op::mod) return refuse("remainder of floats", ir::name_of(s.anchor.inputs[0].dtype), "integers");
+  if (op == Op::mod) {  // the sign of the dividend, or of the divisor
+    const char* sign =
+        s.anchor.as<ir::Remainder>().fmod ? "" : " if (f != 0.0f && (f < 0.0f) != (a1 < 0.0f)) f = __fadd_rn(f, a1);";
+    return Formula{std::string("f = octavo_fmod(a0, a1);") + sign, ""};
+  }
   p.operand_count = 1;
   const int b = p.load(program::Op::load_f, 0);
   p.outputs = {{program::binary(ops, op, a, b), DType::f32}};

@@ -293,6 +293,9 @@ OCTAVO_DEVICE void octavo_atomic_add(int* p, int v) {
 OCTAVO_DEVICE int octavo_atomic_next(int* p) {
   return atomicAdd(p, 1);
 }
+OCTAVO_DEVICE void octavo_atomic_max(int* p, int v) {
+  atomicMax(p, v);
+}
 OCTAVO_DEVICE int octavo_read_shared_sum(const int* p) {
   return *p;
 }
@@ -355,6 +358,22 @@ OCTAVO_DEVICE unsigned octavo_f16_pair(float low, float high) {
 }
 OCTAVO_DEVICE unsigned octavo_bf16_pair(float low, float high) {
   return octavo_bf16_bits(low) | (unsigned)octavo_bf16_bits(high) << 16;
+}
+#define OCTAVO_LIBRARY(name)                     \
+  OCTAVO_DEVICE double octavo_##name(double v) { \
+    return __builtin_##name(v);                  \
+  }
+OCTAVO_LIBRARY(tan)
+OCTAVO_LIBRARY(asin)
+OCTAVO_LIBRARY(acos)
+OCTAVO_LIBRARY(atan)
+OCTAVO_LIBRARY(sinh)
+OCTAVO_LIBRARY(cosh)
+OCTAVO_LIBRARY(asinh)
+OCTAVO_LIBRARY(acosh)
+OCTAVO_LIBRARY(atanh)
+OCTAVO_DEVICE float octavo_fmod(float a, float b) {
+  return __builtin_fmodf(a, b);
 }
 OCTAVO_DEVICE float octavo_exp2(float v) {
   const float r = __builtin_exp2f(v);

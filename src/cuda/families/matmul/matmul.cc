@@ -1,4 +1,5 @@
-// matmul: matrix products, of floats or of 8-bit codes, of two values computed at run time, with broadcast leading dimensions. A thread computes one element.
+// matmul: matrix products, of floats or of 8-bit codes, of two values computed at run time, with broadcast leading dimensions, vectors for matrices of one row
+// or one column, and a computed bias. A thread computes one element.
 #include "cuda/cost_model.h"
 #include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
@@ -19,22 +20,33 @@ class MatmulFamily final : public ElementFamily {
     std::vector<region::TensorRef> inputs = s.anchor.inputs;
     if (s.anchor.weights) inputs.push_back(*s.anchor.weights);
     const bool integer = s.anchor.integer;
-    if (inputs.size() != 2) return refuse("inputs", inputs.size(), "2");
+    const bool biased = s.anchor.op == Op::gemm && !integer && inputs.size() == 3;
+    if (inputs.size() != 2 && !biased) return refuse("inputs", inputs.size(), "2");
     const std::size_t rank = s.space.size();
     for (const region::TensorRef& x : inputs) {
       const bool held = integer ? x.dtype == ir::DType::u8 && x.quantizer && x.quantizer->per_tensor()
                                 : ir::is_float(x.dtype) && !load_function(x.dtype).empty();
-      if (!held || x.dims.size() < 2 || x.dims.size() > rank || rank < 2)
+      if (!held)
         return refuse("an input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)),
                       integer ? "a matrix of codes" : "a matrix of floats");
+    }
+    // A vector on the left is a row, on the right a column, which the result does not have.
+    const bool rows = inputs[0].dims.size() > 1, columns = inputs[1].dims.size() > 1;
+    const std::size_t matrix = static_cast<std::size_t>(rows) + static_cast<std::size_t>(columns);
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (inputs[i].dims.empty() || (inputs[i].dims.size() > 1 && inputs[i].dims.size() - 2 + matrix > rank) || matrix > rank)
+        return fail(ErrorKind::bad_engine,
+                    fmt::format("a product of {} does not give {}", ir::to_string(inputs[i].dims), ir::to_string(s.space)));
     }
     const auto offset = [&](const region::TensorRef& x, bool left) {
       const auto size = element_bytes(x);
       const std::size_t n = x.dims.size();
-      std::string at = left ? fmt::format("c{} * {}ll", rank - 2, x.strides[n - 2] * size)
-                            : fmt::format("c{} * {}ll", rank - 1, x.strides[n - 1] * size);
+      std::string at = "0";
+      if (n < 2) return at + "ll";
+      at = left ? fmt::format("c{} * {}ll", rank - matrix, x.strides[n - 2] * size)
+                : fmt::format("c{} * {}ll", rank - 1, x.strides[n - 1] * size);
       for (std::size_t k = 0; k + 2 < n; ++k) {
-        if (x.dims[k] != 1) at += fmt::format(" + c{} * {}ll", rank - n + k, x.strides[k] * size);
+        if (x.dims[k] != 1) at += fmt::format(" + c{} * {}ll", rank - matrix - (n - 2) + k, x.strides[k] * size);
       }
       return at;
     };
@@ -51,7 +63,8 @@ class MatmulFamily final : public ElementFamily {
   }}
 )",
                           fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
-                          fmt::arg("step_a", a.strides.back()), fmt::arg("step_b", b.strides[b.dims.size() - 2]),
+                          fmt::arg("step_a", a.strides.back()),
+                          fmt::arg("step_b", b.strides[b.dims.size() - 1 - static_cast<std::size_t>(columns)]),
                           fmt::arg("zero_a", a.quantizer->zero_point[0]), fmt::arg("zero_b", b.quantizer->zero_point[0]))
             : fmt::format(R"(  {{
     const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
@@ -67,7 +80,20 @@ class MatmulFamily final : public ElementFamily {
                           fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
                           fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
                           fmt::arg("step_a", a.strides.back() * element_bytes(a)),
-                          fmt::arg("step_b", b.strides[b.dims.size() - 2] * element_bytes(b)));
+                          fmt::arg("step_b", b.strides[b.dims.size() - 1 - static_cast<std::size_t>(columns)] * element_bytes(b)));
+    if (biased) {
+      const region::TensorRef& bias = inputs[2];
+      if (bias.dims.size() > rank)
+        return fail(ErrorKind::bad_engine, fmt::format("a bias of {} for {}", ir::to_string(bias.dims), ir::to_string(s.space)));
+      std::string at = "0ll";
+      for (std::size_t k = 0; k < rank; ++k) {
+        if (const std::int64_t step = stride_along(bias, rank, k); step != 0)
+          at += fmt::format(" + c{} * {}ll", k, step * element_bytes(bias));
+      }
+      anchor.body +=
+          fmt::format("  {{\n    float bias[1];\n    {}(bias, x2 + ({}));\n    acc[0] = __fadd_rn(acc[0], bias[0]);\n  }}\n",
+                      load_function(bias.dtype), at);
+    }
     return element_kernel(s, std::move(anchor), {}, 1);
   }
 

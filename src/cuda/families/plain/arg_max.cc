@@ -1,0 +1,81 @@
+// arg_max: the position of the largest element along one dimension, the first or the last of equal ones. A block a result: its threads look at every
+// so manieth element, and join what they found.
+#include <algorithm>
+
+#include "cuda/families/plain/plain.h"
+
+namespace octavo::cuda {
+namespace {
+
+// What is compared with a NaN is not greater: a NaN is the largest where it is the first element, and nowhere else.
+constexpr const char* kArgMaxBody = R"(
+  __shared__ OctavoValue values[kBlock];
+  __shared__ int places[kBlock];
+  const int mine = octavo_thread();
+  const long long base = octavo_block() / kInner * kExtent * kInner + octavo_block() % kInner;
+  OctavoValue value = 0;
+  int place = -1;
+  for (int k = mine; k < kExtent; k += kBlock) {
+    const OctavoValue v = octavo_x0(t, base + k * kInner);
+    if (v == v && (place < 0 || v > value || (kLast && v == value))) value = v, place = k;
+  }
+  values[mine] = value, places[mine] = place;
+  for (int half = kBlock / 2; half > 0; half /= 2) {
+    octavo_barrier();
+    if (mine >= half) continue;
+    const OctavoValue v = values[mine + half];
+    const int p = places[mine + half];
+    if (p < 0 || (place >= 0 && (v < value || (v == value && (kLast ? p < place : p > place))))) continue;
+    values[mine] = value = v, places[mine] = place = p;
+  }
+  if (mine != 0) return;
+  const OctavoValue first = octavo_x0(t, base);
+  octavo_put0(t, octavo_block(), first != first ? 0 : (long long)place);
+)";
+
+class ArgMaxFamily final : public PlainFamily {
+ public:
+  ArgMaxFamily() : PlainFamily("arg_max", {ir::Op::arg_max}, 1) {}
+
+  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override {
+    const auto& facts = s.anchor.as<ir::ArgMax>();
+    ir::Shape y = s.anchor.inputs[0].dims;
+    OCTAVO_CHECK(line_of(y, facts.axis));
+    if (facts.keepdims)
+      y[static_cast<std::size_t>(facts.axis)] = 1;
+    else
+      y.erase(y.begin() + facts.axis);
+    return std::vector<ir::Shape>{y};
+  }
+
+  Result<PlainText> text(const Stage& s) const override {
+    const auto& facts = s.anchor.as<ir::ArgMax>();
+    const region::TensorRef& x = s.anchor.inputs[0];
+    OCTAVO_TRY(const Line line, line_of(x.dims, facts.axis));
+    if (line.extent < 1 || line.extent >= (std::int64_t{1} << 30)) return refuse("elements to compare", line.extent, "1 to 2^30");
+    PlainPass pass;
+    pass.whole_blocks = true;
+    pass.block = 32;
+    while (pass.block < 256 && pass.block * 4 < line.extent) pass.block *= 2;
+    pass.threads = line.lines * pass.block;
+    pass.body = kArgMaxBody;
+    PlainText t;
+    t.functions = fmt::format(
+        "typedef {} OctavoValue;\nconstexpr int kBlock = {}, kExtent = {};\nconstexpr long long kInner = {};\nconstexpr bool "
+        "kLast = {};\n",
+        reads_floats(x) ? "float" : "long long", pass.block, line.extent, line.inner, facts.select_last_index);
+    t.passes = {pass};
+    t.work = static_cast<double>(line.lines) * static_cast<double>(line.extent);
+    t.chain = static_cast<double>(line.extent) / pass.block;
+    return t;
+  }
+};
+
+}  // namespace
+
+const Family& arg_max_family() {
+  static const ArgMaxFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda
