@@ -25,7 +25,7 @@ inline constexpr int kNoOutput = -1;
 
 /// A node may say, in the attribute `counted`, how much of an operand it reads where its result counts: one number a place, -1 for all of it. The numbers are those of
 /// the list's entries whose `output` is kCounter: number `axis` is the value of output `count`. What they are of: gather and gather_elements: the indexed dimension; gather_nd:
-/// each dimension that a tuple indexes; concat: each operand, along its axis; non_max_suppression: the boxes.
+/// each dimension that a tuple indexes; concat: each operand, along its axis; scatter: each dimension of the updates; non_max_suppression: the boxes.
 inline constexpr int kCounter = -2;
 inline constexpr const char* kCounted = "counted";
 [[nodiscard]] inline OutputSize counter_of(int number, int count) {

@@ -3,6 +3,8 @@
 A detector's head: suppression keeps some of 300 boxes, and a product of matrices, a convolution and a filter by score stand behind it. And random graphs whose
 rows data select. Results equal ONNX Runtime's for no rows, some and all, on one to four threads. tests/api/counted_test.cc counts the rows that are computed."""
 import json
+import pathlib
+import sys
 
 import numpy as np
 import onnx
@@ -10,6 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import octavo
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "onnx"))
+import op_cases  # noqa: E402
+import op_cases_sizes  # noqa: E402
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -200,3 +206,32 @@ def test_random_graphs(seed):
 def test_most_random_graphs_are_counted():
     counted = sum(bool(counted_regions(octavo.build(random_rows(seed)[0], effort=0))) for seed in range(20))
     assert counted >= 15
+
+
+def families():
+    """The models of tests/onnx/op_cases_sizes.py, each with all its inputs: the most elements first, so that memory holds them in the next run."""
+    cases = op_cases.Cases()
+    op_cases_sizes.sizes(cases)
+    groups = {}
+    for case in cases.list:
+        groups.setdefault(case.model.SerializeToString(), []).append(case)
+    return {g[-1].name: (data, sorted(g, key=lambda c: -sum(np.count_nonzero(v) for v in c.feeds.values()))) for data, g in groups.items()}
+
+
+FAMILIES = families()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_operators_behind_a_size(name):
+    data, cases = FAMILIES[name]
+    engine = octavo.build(data, effort=0, threads=2)
+    reference = session(data)
+    names = [o.name for o in reference.get_outputs()]
+    for case in cases:
+        with np.errstate(all="ignore"):
+            want = dict(zip(names, reference.run(None, case.feeds), strict=True))
+        got = engine.run(case.feeds)
+        for key, w in want.items():
+            g = np.asarray(got[key])
+            assert g.shape == w.shape and g.dtype == w.dtype, f"{case.name}: {key} is {g.dtype}{g.shape}, ONNX Runtime's {w.dtype}{w.shape}"
+            np.testing.assert_allclose(g, w, rtol=max(case.rel, 2e-5) * 10, atol=1e-5, equal_nan=True, err_msg=f"{case.name}: {key}")

@@ -521,7 +521,7 @@ Status Importer::bind_outputs() {
       const auto [at, fresh] = counts.emplace(count, static_cast<int>(g.outputs.size()));
       if (fresh) {
         g.outputs.push_back(count);
-        g.output_names.push_back(fmt::format("size {} of {}", axis, g.value(v).name));
+        g.output_names.push_back(fmt::format("size that {} decides", sizes_.source(g, count)));
       }
       g.sizes.push_back(ir::counter_of(static_cast<int>(number), at->second));
     }

@@ -145,7 +145,13 @@ Status Sizes::scatter(NodeContext& n, const std::vector<ValueId>& inputs, const 
     wrapped = c.where(c.less(wrapped, c.integers({}, {0})), c.add(wrapped, extent), wrapped);
   }
   const ValueId indices = mask == ir::kNone ? wrapped : c.where(mask, wrapped, nowhere);
-  const ValueId y = c.slice(c.op(Op::scatter, {longer, indices, inputs[2]}, attrs), static_cast<std::int64_t>(axis), 0, rows);
+  Attrs with = attrs;
+  Ints counted(rank(g, inputs[2]), -1);
+  for (const auto& [d, count] : extents(inputs[1])) {
+    if (d < counted.size()) counted[d] = static_cast<std::int64_t>(count);
+  }
+  if (mask != ir::kNone) with[ir::kCounted] = counted;
+  const ValueId y = c.slice(c.op(Op::scatter, {longer, indices, inputs[2]}, with), static_cast<std::int64_t>(axis), 0, rows);
   OCTAVO_CHECK(c.status());
   set(y, extents(inputs[0]));
   done = {y};

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "ir/output_sizes.h"
@@ -54,7 +55,9 @@ class Finder {
     }
   }
 
-  void find() {
+  /// `whole`: values of which all elements are needed.
+  void find(const std::set<ValueId>& whole = {}) {
+    for (const ValueId v : whole) join(v, Needs(rank(v), Need::all()));
     for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
       Needs n(rank(g_.outputs[i]), Need::all());
       for (const ir::OutputSize& s : g_.sizes) {
@@ -338,6 +341,9 @@ class Finder {
       case Op::roi_align:
         if (i > 0 && !all.empty()) all[0] = r[0];
         return all;
+      case Op::scatter:  // what does not count goes to a row that is cut off
+        for (std::size_t d = 0; i == 2 && d < all.size(); ++d) all[d] = said(n, d);
+        return i == 0 ? r : all;
       case Op::non_max_suppression:
         if (i == 0) all[1] = said(n, 0);
         return all;
@@ -408,8 +414,14 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
   for (region::Region& r : plan.regions) r.count = -1;
   const bool any = std::any_of(graph.sizes.begin(), graph.sizes.end(), [](const ir::OutputSize& s) { return !ir::is_bound(s); });
   if (!any || plan.images > 1) return;
+  // The reference evaluator refuses indices outside of a tensor, which other kernels clamp: what it reads is defined everywhere.
+  std::set<ValueId> whole;
+  for (const region::Region& r : plan.regions) {
+    if (r.tactic.reference) whole.insert(r.graph_inputs.begin(), r.graph_inputs.end());
+  }
+  whole.erase(ir::kNone);
   Finder finder(graph);
-  finder.find();
+  finder.find(whole);
   std::map<int, region::BufferId> buffer_of;  // by output
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     if (plan.buffers[b].kind == region::BufferKind::output && plan.buffers[b].space == region::kHost)
