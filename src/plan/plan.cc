@@ -338,12 +338,12 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   if (!counts(providers)) ir::drop_counters(graph);
   Estimates estimates;
   Memo memo;
-  if (options.follow != nullptr) {
+  if (const Decided* decided = followed(options)) {
     PlanOptions taken = options;
     taken.effort = kEstimates;
-    taken.permit_pairs = options.follow->permit_pairs;
-    taken.inner_pairs = options.follow->inner_pairs;
-    OCTAVO_TRY(Planned planned, follow(graph, {providers, taken, estimates, memo}, *options.follow));
+    taken.permit_pairs = decided->permit_pairs;
+    taken.inner_pairs = decided->inner_pairs;
+    OCTAVO_TRY(Planned planned, follow(graph, {providers, taken, estimates, memo}, *decided));
     keep_tactics(planned.plan, planned.decided);
     mark_counted(planned.plan, planned.graph);
     return planned;
