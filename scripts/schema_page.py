@@ -56,7 +56,8 @@ def schema(root):
                     "reasons": REASONS, "macs": COUNT, "bytes": COUNT, "vector": {"type": "boolean"}, "reference": {"type": "boolean"}, "device": TEXT,
                     "kind": {"enum": ["", "copy", "requantize", "float"]}, "to_change": TEXT,
                     "sources": listed(thing({"tensor": TEXT}, {"region": COUNT, "input": TEXT})), "stages": listed(stage),
-                    "alternatives": listed(alternative)}, {"seconds": SECONDS})
+                    "alternatives": listed(alternative)},
+                   {"seconds": SECONDS, "counted": thing({"dimension": COUNT, "most": COUNT, "by": TEXT, "times": COUNT, "per": COUNT})})
     laws = thing({"applied": listed(thing({"rule": TEXT, "equation": TEXT, "reason": TEXT, "op": TEXT, "quantizer": TEXT, "operand_op": TEXT,
                                            "operand": TEXT, "onnx_nodes": TEXTS})),
                   "refused": listed(thing({"rule": TEXT, "node": TEXT, "reason": TEXT, "reasons": REASONS}))})

@@ -235,6 +235,17 @@ OpenModel::Follow OpenModel::nearest(const Shapes& shapes) const {
   return best;
 }
 
+/// What is tuned anew prefers the packed constants of the nearest shapes that were tuned. Null: there are none.
+std::shared_ptr<const plan::Decided> OpenModel::preferences(const Shapes& shapes) const {
+  const std::lock_guard lock(fork_safe_mutex());
+  if (mode_ == Late::tune || !plan::effort_at(options_.plan.effort).measures) return nullptr;
+  const auto decided = nearest(shapes).decided;
+  if (decided == nullptr) return nullptr;
+  auto out = std::make_shared<plan::Decided>(*decided);
+  out->prefers = true;
+  return out;
+}
+
 /// What others took over from donors that are farther away is made anew when it is asked for.
 void OpenModel::keep_donor(Donor donor) const {
   std::erase_if(donors_, [&](const Donor& d) { return d.shapes == donor.shapes; });
@@ -352,17 +363,18 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::find(const Shapes& shap
       if (follows) follow = nearest(all);
       options.plan.follow = follow.decided;
     }
+    if (options.plan.follow == nullptr) options.plan.follow = preferences(all);
+    const bool own = plan::followed(options.plan) == nullptr;
     Result<Built> built = build(options, follow, given);
     Donor donor;
-    if (built && options.plan.follow == nullptr && mode_ != Late::tune &&
-        (!file_.empty() || plan::effort_at(options_.plan.effort).measures))
+    if (built && own && mode_ != Late::tune && (!file_.empty() || plan::effort_at(options_.plan.effort).measures))
       donor = donor_of(options, all, *built, given);
     const std::lock_guard lock(fork_safe_mutex());
     if (built) {
       Entry& entry = built_[key];
       if (entry.building || tune) {
         entry.engine = built->engine;
-        entry.tuned = options.plan.follow == nullptr;
+        entry.tuned = own;
         entry.used = ++clock_;
       }
       entry.building = false;

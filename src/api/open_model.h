@@ -148,6 +148,7 @@ class OpenModel {
   [[nodiscard]] Donor donor_of(const PipelineOptions& options, const Shapes& shapes, const Built& built,
                                onnx::LateValues& given) const;
   [[nodiscard]] Result<Built> build(const PipelineOptions& options, const Follow& follow, onnx::LateValues& given) const;
+  [[nodiscard]] std::shared_ptr<const plan::Decided> preferences(const Shapes& shapes) const;
   void keep_donor(Donor donor) const;
   [[nodiscard]] Status cover_range() const;
   [[nodiscard]] std::vector<Shapes> corners() const;

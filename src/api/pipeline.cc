@@ -17,6 +17,7 @@
 #include "cuda/provider.h"
 #include "engine/set.h"
 #include "ir/text.h"
+#include "plan/decided.h"
 #include "plan/effort.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
@@ -165,7 +166,7 @@ Status remake_code(region::Plan& plan, std::string_view device) {
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
   const auto gpu = gpu_of(build.device);
   if (!plan::effort_at(options.effort).measures || (build.device != "cpu" && !gpu) || options.costs != nullptr ||
-      options.follow != nullptr)
+      plan::followed(options) != nullptr)
     return {};
   tune::TuneOptions tuning;
   if (gpu) {

@@ -182,6 +182,10 @@ class CpuProvider final : public region::Provider {
     return out;
   }
 
+  std::optional<std::string> packed_layout(const Region& region, const Plan& plan) const override {
+    return cpu::packed_layout(region, plan);
+  }
+
   Result<region::Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const override {
     region::Artifact made;
     OCTAVO_TRY(made.constants, pack_part(region, plan, tactic));

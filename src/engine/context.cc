@@ -71,13 +71,15 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   const Engine& e = *c->engine_;
   const region::Plan& plan = e.plan();
   std::vector<const region::HostKernel*> host;
+  std::vector<const ShorterKernels*> shorter;
   std::vector<const region::Kernel*> all;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     host.push_back(e.host_kernel(i));
     all.push_back(&e.kernel(i));
+    shorter.push_back(&e.shorter_kernels(i));
   }
-  OCTAVO_TRY(c->host_,
-             HostExecutor::create(plan, std::move(host), threads == 0 ? region::threads_of(plan) : threads, e.core_load()));
+  OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), std::move(shorter),
+                                            threads == 0 ? region::threads_of(plan) : threads, e.core_load()));
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);

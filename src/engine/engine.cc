@@ -18,6 +18,7 @@
 #include "engine/set.h"
 #include "engine/version.h"
 #include "region/artifact.h"
+#include "region/counted.h"
 #include "region/hash.h"
 #include "region/kernel_version.h"
 
@@ -360,11 +361,29 @@ Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& prov
   return std::move(*kernel);
 }
 
+/// A kernel that cannot be made for an extent, or would read other constants, is left out: a longer one has room for its elements too.
+void Engine::load_shorter(const Providers& providers, std::size_t i) {
+  const region::Region& r = plan_.regions[i];
+  const region::Provider& provider = *find_provider(providers, r.tactic);
+  std::vector<const std::byte*> packed;
+  for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
+  const auto layout = packed.empty() ? std::optional<std::string>("") : provider.packed_layout(r, plan_);
+  if (!layout) return;
+  for (const std::int64_t extent : region::counted_extents(region::room_of(r))) {
+    const auto shorter = region::clipped(r, extent);
+    if (!shorter) return;
+    if (!packed.empty() && provider.packed_layout(*shorter, plan_) != layout) continue;
+    auto kernel = region::as_host_kernel(provider.load(*shorter, plan_, {packed, {}, r.launch}));
+    if (kernel && (*kernel)->tasks() > 0 && (*kernel)->shared_bytes() == 0) shorter_[i].push_back({extent, std::move(*kernel)});
+  }
+}
+
 /// Kernels are made on several cores: for generated ones it is most of what loading takes.
 Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   const int cores = available_cores(), regions = static_cast<int>(plan_.regions.size());
   core_load_ = std::make_shared<CoreLoad>(cores_of_mask());  // a quota limits time, not how many threads run at once
   kernels_.resize(plan_.regions.size());
+  shorter_.resize(plan_.regions.size());
   std::vector<Status> made(plan_.regions.size());
   OCTAVO_TRY(const auto pool, ThreadPool::create(std::clamp(regions / kRegionsOfLoader, 1, std::min(cores, kMostLoaders))));
   pool->run(regions, [&](int begin, int end, int) {
@@ -372,6 +391,7 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
       auto kernel = kernel_for(providers, i, who);
       if (kernel) {
         kernels_[i] = std::move(*kernel);
+        if (plan_.regions[i].count >= 0) load_shorter(providers, i);
       } else {
         made[i] = tl::unexpected(std::move(kernel.error()));
       }

@@ -92,6 +92,8 @@ class Engine {
   [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Null for a region of another device.
   [[nodiscard]] const region::HostKernel* host_kernel(std::size_t region) const { return host_kernels_[region]; }
+  /// Of a counted region (region/counted.h): its kernels for fewer elements, rising. Empty: it always computes all.
+  [[nodiscard]] const ShorterKernels& shorter_kernels(std::size_t region) const { return shorter_[region]; }
   /// Of Plan::devices; not of the host.
   [[nodiscard]] const region::Device& device(region::DeviceId id) const { return *devices_[static_cast<std::size_t>(id)]; }
   /// Where a constant buffer is in the memory of its device.
@@ -110,6 +112,7 @@ class Engine {
   [[nodiscard]] Status load_kernels(const Providers& providers, std::string_view who);
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> kernel_for(const Providers& providers, std::size_t region,
                                                                    std::string_view who) const;
+  void load_shorter(const Providers& providers, std::size_t region);
   [[nodiscard]] Status find_devices(const Devices& devices, std::string_view who);
   [[nodiscard]] Status place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others = nullptr);
 
@@ -130,6 +133,7 @@ class Engine {
   std::vector<std::unique_ptr<region::DeviceMemory>> device_memory_;  ///< constants, by DeviceId
   std::vector<std::byte*> constant_at_;                               ///< by BufferId
   std::shared_ptr<CoreLoad> core_load_;
+  std::vector<ShorterKernels> shorter_;  ///< by region
 };
 
 /// Called around each region of a run, on the calling thread, with the addresses of all buffers, each in the memory of its device; a
@@ -192,6 +196,10 @@ class Context {
 
   /// Region `region` once more, in an observer's `after` and with its `memory`: for looking at what a kernel writes.
   [[nodiscard]] Status repeat(std::size_t region, const region::Memory& memory);
+  /// From now on all elements of counted regions are computed (region/counted.h), those behind the count too, whose values are those of the graph.
+  void compute_all() { host_->compute_all(); }
+  /// How many elements of its counted dimension the region's last run computed; -1: all of them.
+  [[nodiscard]] std::int64_t computed(std::size_t region) const { return host_->computed(region); }
   /// Every byte of the host threads' scratch; kernels may not depend on what it holds.
   void fill_scratch(std::byte value) { host_->fill_scratch(value); }
 

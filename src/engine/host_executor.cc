@@ -5,15 +5,24 @@
 #include <algorithm>
 #include <new>
 
+#include "region/counted.h"
+
 namespace octavo::engine {
 
 Result<std::unique_ptr<HostExecutor>> HostExecutor::create(const region::Plan& plan, std::vector<const region::HostKernel*> kernels,
-                                                           int threads, std::shared_ptr<CoreLoad> load) {
+                                                           std::vector<const ShorterKernels*> shorter, int threads,
+                                                           std::shared_ptr<CoreLoad> load) {
   std::unique_ptr<HostExecutor> e(new HostExecutor);
+  e->plan_ = &plan;
   e->kernels_ = std::move(kernels);
+  e->shorter_ = std::move(shorter);
+  for (const region::HostKernel* k : e->kernels_) e->chosen_.push_back({k, -1});
   OCTAVO_TRY(e->pool_, ThreadPool::create(threads, std::move(load)));
   std::size_t scratch = 0;
   for (const region::HostKernel* k : e->kernels_) scratch = std::max(scratch, k == nullptr ? 0 : k->scratch_bytes());
+  for (const ShorterKernels* list : e->shorter_) {
+    for (const ShorterKernel& k : *list) scratch = std::max(scratch, k.kernel->scratch_bytes());
+  }
   e->scratch_stride_ = round_up(scratch) + kAlignment;
   std::size_t shared = 0;
   for (const region::HostKernel* k : e->kernels_) {
@@ -50,14 +59,33 @@ const std::byte* HostExecutor::read_after(std::size_t region, int worker, int wo
   return nullptr;
 }
 
+/// The least kernel that has room for the elements that there are.
+void HostExecutor::choose(std::size_t region, const region::Memory& memory) {
+  Chosen& chosen = chosen_[region];
+  chosen = {kernels_[region], -1};
+  const ShorterKernels& list = *shorter_[region];
+  if (!counts_ || list.empty()) return;
+  const std::int64_t extent = region::counted_extent(plan_->regions[region], memory);
+  if (extent == 0) {
+    chosen = {nullptr, 0};
+    return;
+  }
+  const auto at = std::find_if(list.begin(), list.end(), [&](const ShorterKernel& k) { return k.extent >= extent; });
+  if (at != list.end()) chosen = {at->kernel.get(), at->extent};
+}
+
 Status HostExecutor::start(std::size_t first, std::size_t last, const region::Memory& memory, void*) {
   const std::int64_t run = region_run_ + 1;
   region_run_ += static_cast<std::int64_t>(last - first);
-  const auto tasks = [&](int job) { return kernels_[first + static_cast<std::size_t>(job)]->tasks(); };
+  const auto tasks = [&](int job) {  // asked once for each job, when those before are done
+    const std::size_t index = first + static_cast<std::size_t>(job);
+    choose(index, memory);
+    return chosen_[index].kernel == nullptr ? 0 : chosen_[index].kernel->tasks();
+  };
   const auto count = static_cast<std::size_t>(pool_->size());
   pool_->run_all(static_cast<int>(last - first), tasks, [&](int job, int begin, int end, int worker) {
     const std::size_t index = first + static_cast<std::size_t>(job), w = static_cast<std::size_t>(worker);
-    const region::HostKernel& kernel = *kernels_[index];
+    const region::HostKernel& kernel = *chosen_[index].kernel;
     const int all = kernel.tasks(), active = std::min(all, pool_->size());
     Kept& kept = kept_[w];
     if (kept.region_run != run + job) kept = {.region_run = run + job};

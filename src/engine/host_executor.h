@@ -13,13 +13,21 @@
 
 namespace octavo::engine {
 
+/// A region's kernel for the first `extent` elements of its counted dimension (region/counted.h).
+struct ShorterKernel {
+  std::int64_t extent = 0;
+  std::unique_ptr<const region::HostKernel> kernel;
+};
+using ShorterKernels = std::vector<ShorterKernel>;
+
 /// Runs regions whose kernels are region::HostKernel, each on all threads; `start` returns when they are done.
 class HostExecutor final : public region::Executor {
  public:
-  /// `kernels`: by region of `plan`, those of other devices null.
+  /// `kernels`: by region of `plan`, those of other devices null. `shorter`: by region, kept alive by the caller. `plan` as well.
   /// Errors: those of ThreadPool::create; `io` when there is no memory for scratch or for what workers share.
   [[nodiscard]] static Result<std::unique_ptr<HostExecutor>> create(const region::Plan& plan,
-                                                                    std::vector<const region::HostKernel*> kernels, int threads,
+                                                                    std::vector<const region::HostKernel*> kernels,
+                                                                    std::vector<const ShorterKernels*> shorter, int threads,
                                                                     std::shared_ptr<CoreLoad> load);
 
   [[nodiscard]] Status start(std::size_t first, std::size_t last, const region::Memory& memory, void* stream) override;
@@ -31,6 +39,9 @@ class HostExecutor final : public region::Executor {
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
   [[nodiscard]] int threads() const { return pool_->size(); }
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
+  /// Context::compute_all, Context::computed.
+  void compute_all() { counts_ = false; }
+  [[nodiscard]] std::int64_t computed(std::size_t region) const { return chosen_[region].extent; }
   /// Of all threads; not during a run.
   void fill_scratch(std::byte value) { std::memset(scratch_.data(), static_cast<int>(value), scratch_.size()); }
 
@@ -39,6 +50,13 @@ class HostExecutor final : public region::Executor {
   struct alignas(64) Kept {
     std::int64_t region_run = 0, what = -1;
   };
+
+  /// What a run of a region takes, written by the worker that begins it; null: nothing is to be computed.
+  struct Chosen {
+    const region::HostKernel* kernel = nullptr;
+    std::int64_t extent = -1;
+  };
+  void choose(std::size_t region, const region::Memory& memory);
 
   static constexpr std::size_t kNone = ~std::size_t{0};
 
@@ -61,6 +79,10 @@ class HostExecutor final : public region::Executor {
   std::size_t scratch_stride_ = 0;       ///< bytes from one worker's scratch to the next
   std::vector<const std::byte*> ahead_;  ///< Worker::ahead of each region for each worker; of several images: for the only one
   int workers_ = 1;                      ///< of a region
+  std::vector<const ShorterKernels*> shorter_;  ///< by region
+  std::vector<Chosen> chosen_;                  ///< by region
+  const region::Plan* plan_ = nullptr;
+  bool counts_ = true;  ///< not: all elements are computed
 };
 
 }  // namespace octavo::engine

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "region/counted.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
 
@@ -140,18 +141,32 @@ class Checker {
     for (const region::TensorRef* t : region::results_of(r)) {
       const auto to = place(*t);
       if (!to) continue;
+      const auto [dim, extent] = counted(r, *t, memory);
       Target target{t, to->first, {}};
       target.at.reserve(static_cast<std::size_t>(ir::count(t->dims)));
-      each_element(*t, [&](std::int64_t at, const auto&) {
+      each_element(*t, [&](std::int64_t at, const auto& index) {
         const bool own = !read_by[to->first][static_cast<std::size_t>(to->second + at)];
-        target.at.push_back(own ? to->second + at : -1);
-        (own ? report.elements : report.in_place) += 1;
+        const bool counts = dim < 0 || index[static_cast<std::size_t>(dim)] < extent;
+        target.at.push_back(own && counts ? to->second + at : -1);
+        if (counts) (own ? report.elements : report.in_place) += 1;
       });
       targets_.push_back(std::move(target));
     }
     filled_ = saved_;
     fill(filled_, kFirst);
     return write(filled_);
+  }
+
+  /// The counted dimension of a result and how many elements it has in this run; -1: none.
+  [[nodiscard]] static std::pair<int, std::int64_t> counted(const region::Region& r, const region::TensorRef& t,
+                                                            const region::Memory& memory) {
+    if (r.count < 0) return {-1, 0};
+    for (std::size_t s = 0; s < r.stages.size(); ++s) {
+      for (const region::TensorRef& store : r.stages[s].stores) {
+        if (&store == &t) return {r.stages[s].counted, region::counted_extent(r, memory)};
+      }
+    }
+    return {-1, 0};
   }
 
   void fill(Contents& all, std::byte pattern) const {

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "ir/text.h"
 #include "region/bound_value.h"
+#include "region/sizes.h"
 
 namespace octavo::engine {
 namespace {
@@ -36,6 +37,11 @@ std::string why_other_bindings(std::string_view what, const std::vector<Binding>
     }
   }
   return "";
+}
+
+/// Without the outputs that say sizes: there may be others at other shapes.
+std::vector<Binding> results_of_model(const region::Plan& plan) {
+  return {plan.outputs.begin(), plan.outputs.begin() + static_cast<std::ptrdiff_t>(region::shown_outputs(plan))};
 }
 
 /// "1, 2, 8", "1 to 8".
@@ -92,7 +98,7 @@ std::string why_no_set(const Engines& engines) {
   for (const auto& e : engines) {
     const region::Plan &plan = e->plan(), &first = engines.front()->plan();
     std::string why = why_other_bindings("input", first.inputs, plan.inputs);
-    if (why.empty()) why = why_other_bindings("output", first.outputs, plan.outputs);
+    if (why.empty()) why = why_other_bindings("output", results_of_model(first), results_of_model(plan));
     if (!why.empty()) return why;
     if (!keys.insert(key_of(plan)).second) return "two are for " + shapes_text(plan);
     if (plan.devices.size() != first.devices.size()) return "they are for different devices";

@@ -13,6 +13,15 @@ std::size_t shown_outputs(std::size_t outputs, std::span<const OutputSize> sizes
   return static_cast<std::size_t>(first);
 }
 
+void drop_counters(Graph& g) {
+  std::size_t keep = shown_outputs(g.outputs.size(), g.sizes);
+  std::erase_if(g.sizes, is_counter);
+  for (const OutputSize& s : g.sizes)
+    keep = std::max(keep, static_cast<std::size_t>(s.count) + 1);  // those that only counters need come last
+  g.outputs.resize(keep);
+  g.output_names.resize(keep);
+}
+
 Shape shape_after(Shape shape, std::size_t output, std::span<const OutputSize> sizes, std::size_t shown,
                   std::span<const std::int64_t> counts) {
   for (const OutputSize& s : sizes) {

@@ -23,6 +23,20 @@ inline constexpr int kNoOutput = -1;
   return s.output == kNoOutput;
 }
 
+/// A node may say, in the attribute `counted`, how much of an operand it reads where its result counts: one number a place, -1 for all of it. The numbers are those of
+/// the list's entries whose `output` is kCounter: number `axis` is the value of output `count`. What they are of: gather and gather_elements: the indexed dimension; gather_nd:
+/// each dimension that a tuple indexes; concat: each operand, along its axis; scatter: each dimension of the updates; non_max_suppression: the boxes.
+inline constexpr int kCounter = -2;
+inline constexpr const char* kCounted = "counted";
+[[nodiscard]] inline OutputSize counter_of(int number, int count) {
+  return {kCounter, number, count};
+}
+[[nodiscard]] inline bool is_counter(const OutputSize& s) {
+  return s.output == kCounter;
+}
+/// Without the outputs that only counters need: for devices that compute all the room.
+void drop_counters(Graph& g);
+
 /// How many of so many outputs are results of the model: the first ones.
 [[nodiscard]] std::size_t shown_outputs(std::size_t outputs, std::span<const OutputSize> sizes);
 /// The shape of output `output`, whose room is `shape`, when the outputs from `shown` on hold `counts`: at most the room.

@@ -127,8 +127,9 @@ class Parser {
     } else if (in.take_word("size")) {
       std::array<int, 3> at{};
       for (int& n : at) {
-        const auto w = in.word();
-        if (!w || std::from_chars(w->data(), w->data() + w->size(), n).ec != std::errc()) return bad("size needs three numbers");
+        const auto given = in.number<int>();  // bounds and counters are below 0
+        if (!given) return bad("size needs three numbers");
+        n = *given;
       }
       g_.sizes.push_back({at[0], at[1], at[2]});
     } else {

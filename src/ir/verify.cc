@@ -135,7 +135,7 @@ Status check_interface(const Graph& g) {
     return bad(fmt::format("{} outputs, {} output names", g.outputs.size(), g.output_names.size()));
   const auto outputs = static_cast<int>(g.outputs.size());
   for (const OutputSize& s : g.sizes) {
-    if (is_bound(s)) {
+    if (is_bound(s) || is_counter(s)) {
       const bool there = s.axis >= 0 && s.count >= 0 && s.count < outputs &&
                          exists(g, g.outputs[static_cast<std::size_t>(s.count)]) &&
                          g.type(g.outputs[static_cast<std::size_t>(s.count)]) == TensorType{DType::s64, {}};

@@ -17,6 +17,14 @@ std::string type_of(const region::TensorRef& t, bool extents) {
 
 OCTAVO_DEFINE_OUT_OF_LINE(Decided);
 
+const Decided* followed(const PlanOptions& options) {
+  return options.follow == nullptr || options.follow->prefers ? nullptr : options.follow.get();
+}
+
+const Decided* preferred(const PlanOptions& options) {
+  return options.follow == nullptr || !options.follow->prefers ? nullptr : options.follow.get();
+}
+
 std::string form_of(const ir::Graph& g) {
   std::string text;
   for (const ir::NodeId id : g.order()) {

@@ -10,6 +10,7 @@
 #include "base/out_of_line.h"
 #include "ir/graph.h"
 #include "plan/candidates/choices.h"
+#include "plan/options.h"
 #include "plan/precision/permit.h"
 #include "region/region.h"
 #include "region/tactic.h"
@@ -20,6 +21,8 @@ struct Decided {
   std::string from;  ///< the shapes that it was decided for, as people read them: "ids [2,128], mask [2,128]"; the caller's
   // What becomes of the model's Q/DQ pairs (plan/precision/choose_pairs.h) and of permitted layers.
   bool permit_pairs = false, inner_pairs = false;
+  /// Nothing is taken over. Of tactics that are about equally fast, those are preferred that pack the model's constants as these do: one file keeps them once.
+  bool prefers = false;
   PermitChoices choices;
   std::string form;     ///< form_of the normalized graph whose ids `selection` has
   Selection selection;  ///< which candidates were taken
@@ -30,6 +33,10 @@ struct Decided {
   int threads = 1;          ///< that the regions were planned for
   OCTAVO_OUT_OF_LINE(Decided);
 };
+
+/// The decisions that a planning takes over, and those by which it prefers tactics. Null: none.
+[[nodiscard]] const Decided* followed(const PlanOptions& options);
+[[nodiscard]] const Decided* preferred(const PlanOptions& options);
 
 /// A graph without extents: operators and how they are connected, by ids. Equal for two shapes of a model: ids mean the same.
 [[nodiscard]] std::string form_of(const ir::Graph& g);

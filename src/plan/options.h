@@ -48,7 +48,8 @@ struct PlanOptions {
   /// Largest error that permitted views and bfloat16 may make, as a part of an output's largest magnitude; nothing: no limit.
   std::optional<double> max_error;
   Costs* costs = nullptr;  ///< nullptr: the providers' estimates
-  /// Decisions of an earlier planning of the same model for other shapes, which are taken over; nothing is searched or timed.
+  /// Decisions of an earlier planning of the same model for other shapes, which are taken over; nothing is searched or timed. With
+  /// Decided::prefers they only say which of equally fast tactics is taken.
   std::shared_ptr<const Decided> follow;
 
   /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as one quantizer each. Empty: explicit only.

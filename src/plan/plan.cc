@@ -9,11 +9,13 @@
 
 #include "base/causes/plan_precision.h"
 #include "ir/canonical.h"
+#include "ir/output_sizes.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "plan/candidates/narrow.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
+#include "plan/layout/counted.h"
 #include "plan/layout/transfers.h"
 #include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
@@ -317,6 +319,7 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
   const PlanContext context{providers, taken, estimates, memo};
   const Rules rules = rules_of(taken);
   ir::Graph own = graph;
+  if (!counts(providers)) ir::drop_counters(own);
   if (decided.images > 1) {
     auto one = one_image(graph);
     if (!one) return fail(ErrorKind::unsupported, "images are not independent");
@@ -332,15 +335,17 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
 }
 
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
+  if (!counts(providers)) ir::drop_counters(graph);
   Estimates estimates;
   Memo memo;
-  if (options.follow != nullptr) {
+  if (const Decided* decided = followed(options)) {
     PlanOptions taken = options;
     taken.effort = kEstimates;
-    taken.permit_pairs = options.follow->permit_pairs;
-    taken.inner_pairs = options.follow->inner_pairs;
-    OCTAVO_TRY(Planned planned, follow(graph, {providers, taken, estimates, memo}, *options.follow));
+    taken.permit_pairs = decided->permit_pairs;
+    taken.inner_pairs = decided->inner_pairs;
+    OCTAVO_TRY(Planned planned, follow(graph, {providers, taken, estimates, memo}, *decided));
     keep_tactics(planned.plan, planned.decided);
+    mark_counted(planned.plan, planned.graph);
     return planned;
   }
   const PlanContext context{providers, options, costs_of(options, estimates), memo};
@@ -351,6 +356,7 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   OCTAVO_CHECK(choose_images(graph, context, once, planned));
   OCTAVO_CHECK(guard(graph, context, once, planned));
   keep_tactics(planned.plan, planned.decided);
+  mark_counted(planned.plan, planned.graph);
   return planned;
 }
 

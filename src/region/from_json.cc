@@ -42,7 +42,7 @@ class Reader {
         const auto number = [](const json& n, std::int64_t least, std::int64_t most) {
           return n.is_number_integer() && n >= least && n <= most;
         };
-        const bool three = e.is_array() && e.size() == 3 && number(e[0], ir::kNoOutput, kMostOutputs) &&
+        const bool three = e.is_array() && e.size() == 3 && number(e[0], ir::kCounter, kMostOutputs) &&
                            number(e[1], 0, e[0] == ir::kNoOutput ? kMostElements : kMostOutputs) && number(e[2], 0, kMostOutputs);
         if (!three) return complain("a size is not three numbers");
         p.sizes.push_back({e[0].get<int>(), e[1].get<int>(), e[2].get<int>()});
@@ -311,6 +311,14 @@ class Reader {
     r.key = text(j, "key");
     r.graph_inputs = integers<ir::ValueId>(j, "graph_inputs", ir::kNone, kMaxId);
     r.graph_outputs = integers<ir::ValueId>(j, "graph_outputs", ir::kNone, kMaxId);
+    if (has(j, "counted")) {
+      const json& c = *field(j, "counted");
+      r.count = static_cast<BufferId>(integer(c, "count", 0, kMaxId));
+      r.count_times = static_cast<std::int32_t>(integer(c, "times", 1, kMaxId));
+      r.count_per = static_cast<std::int32_t>(integer(c, "per", 1, kMaxId));
+      const auto dims = integers<std::int32_t>(c, "dims", 0, kMaxId);
+      for (std::size_t s = 0; s < std::min(dims.size(), r.stages.size()); ++s) r.stages[s].counted = dims[s];
+    }
     return r;
   }
   Binding binding(const json& j) {

@@ -113,6 +113,10 @@ std::string hash_of(const Plan& plan, const Content& content) {
     d.list(r.packed);
     d.number(r.code);
     d.word(r.launch);
+    if (r.count >= 0) {
+      for (const std::int32_t n : {r.count, r.count_times, r.count_per}) d.number(n);
+      for (const Stage& s : r.stages) d.number(s.counted);
+    }
   }
   for (const DeviceUse& u : plan.devices) {
     d.word(u.name);

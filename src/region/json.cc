@@ -92,23 +92,29 @@ json region(const Region& r) {
     alternatives.push_back(
         {{"tactic", a.tactic}, {"reasons", to_json(a.reasons)}, {"seconds", real(a.seconds)}, {"estimate", real(a.estimate)}});
   }
-  return {{"name", r.name},
-          {"stages", stages},
-          {"device", r.device},
-          {"tactic", tactic(r.tactic)},
-          {"packed", r.packed},
-          {"code", r.code},
-          {"launch", r.launch},
-          {"required", r.required},
-          {"reasons", to_json(r.reasons)},
-          {"onnx_nodes", r.onnx_nodes},
-          {"precision", to_string(r.precision)},
-          {"alternatives", alternatives},
-          {"independent", r.independent},
-          {"seconds", real(r.seconds)},
-          {"key", r.key},
-          {"graph_inputs", r.graph_inputs},
-          {"graph_outputs", r.graph_outputs}};
+  json out{{"name", r.name},
+           {"stages", stages},
+           {"device", r.device},
+           {"tactic", tactic(r.tactic)},
+           {"packed", r.packed},
+           {"code", r.code},
+           {"launch", r.launch},
+           {"required", r.required},
+           {"reasons", to_json(r.reasons)},
+           {"onnx_nodes", r.onnx_nodes},
+           {"precision", to_string(r.precision)},
+           {"alternatives", alternatives},
+           {"independent", r.independent},
+           {"seconds", real(r.seconds)},
+           {"key", r.key},
+           {"graph_inputs", r.graph_inputs},
+           {"graph_outputs", r.graph_outputs}};
+  if (r.count >= 0) {
+    std::vector<int> dims;
+    for (const Stage& s : r.stages) dims.push_back(s.counted);
+    out["counted"] = {{"count", r.count}, {"times", r.count_times}, {"per", r.count_per}, {"dims", dims}};
+  }
+  return out;
 }
 
 json bindings(const std::vector<Binding>& list) {

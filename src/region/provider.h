@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,9 @@ class Provider {
   /// lacks; `bad_engine` when the tactic or the artifact is not what this provider makes.
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> load(const Region& region, const Plan& plan,
                                                              const ArtifactView& artifact) const = 0;
+  /// What the tactic's packed constants are beside the values of the region's constants, as text: equal ones say that regions of equal constants have
+  /// equal packed ones, whatever the extents of their activations are. Nothing: it is not known.
+  [[nodiscard]] virtual std::optional<std::string> packed_layout(const Region&, const Plan&) const { return std::nullopt; }
 };
 
 }  // namespace octavo::region

@@ -115,6 +115,7 @@ struct Stage {
   std::vector<Operand> operands;
   std::vector<TensorRef> stores;  ///< dims == space
   std::uint32_t open = 0;         ///< dimensions of `space` that are open, as OpenExtents has them
+  std::int32_t counted = -1;      ///< of counted regions: the dimension of `space` (region/counted.h)
   OCTAVO_OUT_OF_LINE(Stage);
 };
 
@@ -132,18 +133,23 @@ struct Region {
   std::string name;  ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
   DeviceId device = kHost;
+  /// Of counted regions (region/counted.h): the buffer of an output of the plan in which an earlier region stores an s64 scalar. Only the first count * times / per elements,
+  /// rounded up, along dimension Stage::counted matter to any result of the model. -1: all of them do.
+  BufferId count = -1;
   Tactic tactic;                 ///< chosen; none() before
   std::vector<BufferId> packed;  ///< constant buffers made by Provider::compile (Artifact::constants), in its own order
   BufferId code = -1;            ///< Artifact::code, a constant in host memory, or until it is compiled Artifact::source; -1: none
+  std::int32_t count_times = 1;  ///< with `count`
   std::string launch;            ///< Artifact::launch
   std::vector<std::string> required;  ///< capabilities of the machine: the tactic's and the artifact's, sorted
   std::set<std::string> onnx_nodes;   ///< provenance
   Precision precision;
   Reasons reasons;  ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
-  bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)
-  double seconds = -1;       ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
-  std::string key;           ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
+  bool independent = false;    ///< stages in any order, side by side (convs that read one input, parts of one pass)
+  std::int32_t count_per = 1;  ///< with `count`
+  double seconds = -1;         ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
+  std::string key;             ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
   /// Values of the normalized graph, for `check`. graph_inputs: parallel to reads_of(region) (region/stage_graph.h): what stages read from
   /// outside, anchor inputs before operands; kNone for constants that belong to the program. graph_outputs: parallel to
   /// results_of(region): what no later stage reads. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
@@ -215,6 +221,8 @@ struct Plan {
 [[nodiscard]] std::string to_json(const Plan& plan);
 [[nodiscard]] Result<Plan> from_json(std::string_view text);
 [[nodiscard]] Status verify(const Plan& plan);
+/// Of `verify`: do the anchor's facts, its operands' shapes and the stage's space agree?
+[[nodiscard]] Status check_shapes(const Stage& s);
 /// 32 hex digits over regions, stages, programs, quantizers, constants' bytes, strides, tactic names, threads, memory offsets; not over names,
 /// provenance, reasons, times.
 [[nodiscard]] std::string plan_hash(const Plan& plan);

@@ -67,7 +67,7 @@ class Verifier {
       const bool of_output = s.output >= 0 && output < shown && s.axis >= 0 &&
                              static_cast<std::size_t>(s.axis) < plan_.outputs[output].type.shape.size() &&
                              plan_.outputs[output].strides.empty();
-      const bool there = (of_output || (ir::is_bound(s) && s.axis >= 0)) && s.count >= 0 && count >= shown &&
+      const bool there = (of_output || ((ir::is_bound(s) || ir::is_counter(s)) && s.axis >= 0)) && s.count >= 0 && count >= shown &&
                          count < plan_.outputs.size() && plan_.outputs[count].type == ir::TensorType{ir::DType::s64, {}} &&
                          plan_.images == 1;
       if (!there) return bad(fmt::format("size {} {} {} of {} outputs", s.output, s.axis, s.count, plan_.outputs.size()));
@@ -365,7 +365,7 @@ class Verifier {
   }
 
   /// The attributes, the operands' shapes and the results' shapes agree by the rules of the IR: kernels walk windows by them.
-  Status shapes(const Stage& s) const {
+  static Status shapes(const Stage& s) {
     const Anchor& a = s.anchor;
     if (a.op == ir::Op::reshape) {  // a plain copy
       if (a.inputs.size() != 1 || a.inputs[0].dims != s.space) return bad("a copy needs one input of the stage's shape");
@@ -495,9 +495,33 @@ class Verifier {
       }
     }
     OCTAVO_CHECK(spaces(r));
+    if (r.count >= 0) OCTAVO_CHECK(counted(r));
     return artifact(r);
   }
 
+  /// The count is an output that an earlier region names. What it says is not trusted when it is read (counted_extent).
+  Status counted(const Region& r) const {
+    if (static_cast<std::size_t>(r.count) >= plan_.buffers.size() || buffer_of(r.count).kind != BufferKind::output ||
+        buffer_of(r.count).space != kHost || buffer_of(r.count).bytes != static_cast<std::int64_t>(sizeof(std::int64_t)))
+      return bad(fmt::format("its count is in buffer {}, which is no output of one number", r.count));
+    const Use& use = uses_[static_cast<std::size_t>(r.count)];
+    if (use.last < 0 || use.first >= region_)
+      return bad(fmt::format("its count is in buffer {}, which no earlier region stores", r.count));
+    if (r.device != kHost || plan_.images != 1)
+      return bad("its elements are counted, and it runs on another device or for each image");
+    if (r.count_times < 1 || r.count_per < 1) return bad(fmt::format("a count times {} / {}", r.count_times, r.count_per));
+    const auto extent = [](const Stage& s) {
+      return s.counted < 0 || static_cast<std::size_t>(s.counted) >= s.space.size() ? -1
+                                                                                    : s.space[static_cast<std::size_t>(s.counted)];
+    };
+    for (std::size_t s = 0; s < r.stages.size(); ++s) {
+      if (extent(r.stages[s]) < 0 || extent(r.stages[s]) != extent(r.stages[0]))
+        return bad(fmt::format("its counted dimension of stage {} is {}", s, r.stages[s].counted));
+    }
+    return {};
+  }
+
+  friend Status region::check_shapes(const Stage& s);
   const Plan& plan_;
   struct Use {
     int first = 0, last = -1;  ///< regions; last -1: in none
@@ -518,6 +542,10 @@ bool is_transfer(const Region& r, const Plan& plan) {
   const auto space = [&](const TensorRef& t) { return plan.buffers[static_cast<std::size_t>(t.buffer)].space; };
   const DeviceId from = space(s.anchor.inputs[0]), to = space(s.stores[0]);
   return (from == kHost && to == r.device) || (from == r.device && to == kHost);
+}
+
+Status check_shapes(const Stage& s) {
+  return s.anchor.none() ? Status() : Verifier::shapes(s);
 }
 
 Status verify(const Plan& plan) {

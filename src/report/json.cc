@@ -5,6 +5,7 @@
 
 #include "plan/candidates/registry.h"
 #include "program/program.h"
+#include "region/counted.h"
 #include "region/lives.h"
 #include "region/reason_json.h"
 #include "report/costs.h"
@@ -166,6 +167,12 @@ json document(const region::Plan& plan, const std::string& plan_hash, const std:
               {"stages", json::array()},
               {"alternatives", json::array()}};
     if (r.seconds >= 0) j["seconds"] = r.seconds;
+    if (r.count >= 0)
+      j["counted"] = {{"dimension", r.stages.back().counted},
+                      {"most", region::room_of(r)},
+                      {"by", region::count_of(r, plan)},
+                      {"times", r.count_times},
+                      {"per", r.count_per}};
     for (const auto& stage : r.stages) j["stages"].push_back(describe(stage, plan));
     for (const auto& a : r.alternatives) {
       json alternative = {{"tactic", a.tactic}, {"reason", described(a)}, {"reasons", region::to_json(a.reasons)}};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "program/program.h"
+#include "region/counted.h"
 #include "region/stage_graph.h"
 #include "report/costs.h"
 #include "report/decisions.h"
@@ -82,9 +83,11 @@ std::string brief(const ir::Quantizer& q) {
 
 std::string summary(const region::Plan& plan) {
   const Totals t = totals_of(plan);
+  const auto counted =
+      std::count_if(plan.regions.begin(), plan.regions.end(), [](const region::Region& r) { return r.count >= 0; });
   return fmt::format(
       "{} region{}: {} int8, {} float, {} other; planned for {} thread{}{}; {} of working memory\n"
-      "{}{}",
+      "{}{}{}",
       t.regions, t.regions == 1 ? "" : "s", t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions,
       region::threads_of(plan), region::threads_of(plan) == 1 ? "" : "s",
       plan.images > 1 ? fmt::format("; the {} images of a batch run one by one, {} of them in parallel", plan.images, plan.lanes)
@@ -93,6 +96,9 @@ std::string summary(const region::Plan& plan) {
       plan.decided_for.empty()
           ? ""
           : fmt::format("decisions taken over from the plan for {}; nothing was timed for these shapes\n", plan.decided_for),
+      counted == 0 ? ""
+                   : fmt::format("{} of the regions compute{} only the elements that data count (--all says which)\n", counted,
+                                 counted == 1 ? "s" : ""),
       vector_shares(t));
 }
 
@@ -129,6 +135,12 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     add_parameters(out, r.tactic, meanings);
     if (r.seconds >= 0)
       line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, measured(plan) ? "measured" : "an estimate"));
+    if (r.count >= 0) {
+      line(out, "counted",
+           fmt::format("dimension {} of \"{}\", up to {} elements: a run computes about as many as \"{}\" says{}",
+                       r.stages.back().counted, r.stages.back().stores.front().value, region::room_of(r), region::count_of(r, plan),
+                       r.count_times == 1 && r.count_per == 1 ? "" : fmt::format(", x {} / {}", r.count_times, r.count_per)));
+    }
     line(out, "reason", sentences(r.reasons));
     if (const auto way = way_out(r); !way.empty()) line(out, "to change it", way);
     for (const auto& d : decisions_about(r, plan)) line(out, "weighed", d);

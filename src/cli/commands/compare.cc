@@ -230,6 +230,7 @@ Result<int> compare(const ModelOptions& model, const CompareOptions& o, const Lo
   const std::vector<region::Binding> shown(plan.outputs.begin(),
                                            plan.outputs.begin() + static_cast<std::ptrdiff_t>(region::shown_outputs(plan)));
   for (const ir::OutputSize& s : plan.sizes) {  // a run of another runtime has its own size
+    if (s.output < 0) continue;
     const region::Binding& own = shown[static_cast<std::size_t>(s.output)];
     const auto axis = static_cast<std::size_t>(s.axis);
     for (region::Binding& b : other.outputs) {

@@ -353,6 +353,88 @@ Status sized_pad(NodeContext& n) {
 
 namespace {
 
+/// Where element i of a resized dimension comes from, for i = 0, 1, ... up to the most: floats, as resize computes them from sizes (ops_resize.cc).
+ValueId source_places(Compose& c, const std::string& coordinates, std::int64_t most, ValueId in, ValueId out) {
+  const ValueId i = c.cast(c.counting(most, 0, 1), DType::f32), one = c.number(1, i), half = c.number(0.5, i);
+  const ValueId scale = c.div(out, in);
+  if (coordinates == "asymmetric") return c.div(i, scale);
+  if (coordinates == "align_corners") {
+    const ValueId steps = c.op(Op::max, {c.sub(out, one), one});  // of one element: the first
+    return c.div(c.mul(i, c.sub(in, one)), steps);
+  }
+  const ValueId at = c.sub(c.div(c.add(i, half), scale), half);
+  return coordinates == "half_pixel" ? at : c.where(c.less(one, out), at, c.number(0, i));  // pytorch_half_pixel
+}
+
+ValueId nearest_place(Compose& c, const std::string& mode, ValueId at) {
+  const ValueId half = c.number(0.500001, at);  // almost a half counts as one (nearest_index of resize_taps.cc)
+  if (mode == "floor") return c.op(Op::floor, {at});
+  if (mode == "ceil") return c.op(Op::ceil, {at});
+  if (mode == "round_prefer_ceil") return c.op(Op::floor, {c.add(at, half)});
+  return c.op(Op::ceil, {c.sub(at, half)});  // round_prefer_floor
+}
+
+}  // namespace
+
+/// Elements, or means of two, by indices that a run computes, one dimension after the other.
+Status sized_resize(NodeContext& n, const Ints& axes) {
+  Sizes& s = sizes_of(n);
+  const std::string mode = n.attr_text("mode", "nearest"),
+                    coordinates = n.attr_text("coordinate_transformation_mode", "half_pixel"),
+                    nearest = n.attr_text("nearest_mode", "round_prefer_floor");
+  const bool simple = n.attr_int("antialias", 0) == 0 && n.attr_text("keep_aspect_ratio_policy", "stretch") == "stretch" &&
+                      (mode == "nearest" || mode == "linear") &&
+                      (coordinates == "half_pixel" || coordinates == "pytorch_half_pixel" || coordinates == "asymmetric" ||
+                       coordinates == "align_corners") &&
+                      (nearest == "floor" || nearest == "ceil" || nearest.starts_with("round_prefer_"));
+  if (!simple)
+    return n.unsupported(
+        "to a size that data decide: mode \"{}\" with coordinates \"{}\"; nearest and linear are supported, with half_pixel, "
+        "pytorch_half_pixel, asymmetric or align_corners, without antialias and aspect ratio",
+        mode, coordinates);
+  if (mode == "linear" && n.type(0).dtype != DType::f32)
+    return n.unsupported("to a size that data decide: mode \"linear\" on {}; cast around it", ir::name_of(n.type(0).dtype));
+  OCTAVO_TRY(const Numbers sizes, numbers(n, 3, "sizes"));
+  if (sizes.size() != axes.size()) return n.bad("{} sizes for {} dimensions", sizes.size(), axes.size());
+  ValueId x = n.in(0);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(axes[i]);
+    const Number have = s.extent(n.graph(), x, d);
+    if (have.key == sizes[i].key) continue;
+    if (sizes[i].most < 1) return n.bad("size {} of dimension {} is impossible", sizes[i].most, d);
+    OCTAVO_TRY(const Number size, fit(n, sizes[i], "the result"));
+    Sizes::Extents extents = s.extents(x);
+    {
+      const ValueId in = s.scalar(n, have), out = s.scalar(n, size);
+      const Sizes::Plain plain(s);
+      Compose c(n);
+      const auto most = static_cast<std::int64_t>(size.most);
+      const ValueId inside = c.cast(in, DType::f32);
+      const ValueId at = source_places(c, coordinates, most, inside, c.cast(out, DType::f32));
+      const ValueId last = c.sub(inside, c.number(1, at)), zero = c.number(0, at);
+      const auto bounded = [&](ValueId v) { return c.op(Op::max, {c.op(Op::min, {v, last}), zero}); };
+      const auto taken = [&](ValueId place) { return c.gather(x, c.cast(place, DType::s64), axes[i]); };
+      if (mode == "nearest") {
+        x = taken(bounded(nearest_place(c, nearest, at)));
+      } else {
+        const ValueId place = bounded(at), low = c.op(Op::floor, {place});
+        Shape column(n.shape(0).size(), 1);
+        column[d] = most;
+        const ValueId part = c.reshape(c.sub(place, low), column);
+        const ValueId first = taken(low), second = taken(bounded(c.add(low, c.number(1, at))));
+        x = c.add(c.mul(first, c.sub(c.number(1, part), part)), c.mul(second, part));
+      }
+      OCTAVO_CHECK(c.status());
+    }
+    extents.erase(d);
+    s.set(x, extents);
+    x = s.sized(n, x, d, size);
+  }
+  return n.result(x);
+}
+
+namespace {
+
 /// How many numbers from start on, by delta, are before limit, where no more than their type is known: by float64, as ONNX Runtime counts.
 Result<Number> steps_between(NodeContext& n, ValueId start, ValueId limit, ValueId delta) {
   Sizes& s = sizes_of(n);

@@ -165,6 +165,8 @@ Status sized_tile(NodeContext& n);
 Status sized_slice(NodeContext& n);
 Status sized_top_k(NodeContext& n);
 Status sized_pad(NodeContext& n);
+/// Resize to sizes (operand 3) of these dimensions.
+Status sized_resize(NodeContext& n, const Ints& axes);
 Status sized_range(NodeContext& n);
 Status sized_constant_of_shape(NodeContext& n, ValueId value);
 /// Indices that may count from the end of a dimension whose size data decide.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "ir/output_sizes.h"
 #include "onnx/import/sizes_detail.h"
 
 namespace octavo::onnx {
@@ -82,7 +83,9 @@ Status Sizes::concatenate(NodeContext& n, const std::vector<ValueId>& inputs, st
   const Plain plain(*this);
   Compose c(n);
   // Element i of the result is i + the free room of all parts that end before it.
-  ValueId whole = c.op(Op::concat, inputs, {{"axis", static_cast<std::int64_t>(axis)}});
+  Ints counted;
+  for (const ValueId v : inputs) counted.push_back(open(v, axis) ? static_cast<std::int64_t>(extents(v).at(axis)) : -1);
+  ValueId whole = c.op(Op::concat, inputs, {{"axis", static_cast<std::int64_t>(axis)}, {ir::kCounted, counted}});
   OCTAVO_CHECK(c.status());
   const std::int64_t total = room(g, whole, axis);
   Number end = number(0);
@@ -142,7 +145,13 @@ Status Sizes::scatter(NodeContext& n, const std::vector<ValueId>& inputs, const 
     wrapped = c.where(c.less(wrapped, c.integers({}, {0})), c.add(wrapped, extent), wrapped);
   }
   const ValueId indices = mask == ir::kNone ? wrapped : c.where(mask, wrapped, nowhere);
-  const ValueId y = c.slice(c.op(Op::scatter, {longer, indices, inputs[2]}, attrs), static_cast<std::int64_t>(axis), 0, rows);
+  Attrs with = attrs;
+  Ints counted(rank(g, inputs[2]), -1);
+  for (const auto& [d, count] : extents(inputs[1])) {
+    if (d < counted.size()) counted[d] = static_cast<std::int64_t>(count);
+  }
+  if (mask != ir::kNone) with[ir::kCounted] = counted;
+  const ValueId y = c.slice(c.op(Op::scatter, {longer, indices, inputs[2]}, with), static_cast<std::int64_t>(axis), 0, rows);
   OCTAVO_CHECK(c.status());
   set(y, extents(inputs[0]));
   done = {y};
@@ -205,15 +214,26 @@ Status Sizes::prepare(NodeContext& n, Op op, std::vector<ValueId>& inputs, Attrs
       }
       return {};
     }
-    case Op::gather: return {};
+    case Op::gather:  // indices that count are less than the size
+      if (const std::size_t axis = axis_of(0); open(x, axis))
+        attrs[ir::kCounted] = Ints{static_cast<std::int64_t>(extents(x).at(axis))};
+      return {};
     case Op::gather_elements: {
       const std::size_t axis = axis_of(0);
+      if (open(x, axis)) attrs[ir::kCounted] = Ints{static_cast<std::int64_t>(extents(x).at(axis))};
       for (const auto& [d, count] : extents(x)) {
         if (d != axis && (!open(inputs[1], d) || extents(inputs[1]).at(d) != count)) return refuse(x, d);
       }
       return {};
     }
-    case Op::gather_nd: return ir::get_int(attrs, "batch_dims", 0) == 0 ? Status() : only(x, {});
+    case Op::gather_nd: {
+      if (ir::get_int(attrs, "batch_dims", 0) != 0) return only(x, {});
+      Ints counted;
+      for (std::size_t d = 0; d < static_cast<std::size_t>(n.shape_of(inputs[1]).back()); ++d)
+        counted.push_back(open(x, d) ? static_cast<std::int64_t>(extents(x).at(d)) : -1);
+      if (open(x)) attrs[ir::kCounted] = counted;
+      return {};
+    }
     case Op::scatter: return scatter(n, inputs, attrs, done);
     case Op::reduce_sum:
     case Op::reduce_prod:
@@ -312,6 +332,9 @@ Status Sizes::prepare(NodeContext& n, Op op, std::vector<ValueId>& inputs, Attrs
       const std::vector<std::size_t> all{0, 1, 2};
       if (open(x) && !open(inputs[1])) return only(x, {});
       inputs[1] = filled(n, inputs[1], all, lowest(DType::f32));
+      if (open(x, 1))
+        attrs[ir::kCounted] =
+            Ints{static_cast<std::int64_t>(extents(x).at(1))};  // no other box is selected while one of these is left
       return {};
     }
     case Op::roi_align: {

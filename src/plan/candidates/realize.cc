@@ -9,6 +9,7 @@
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
 #include "plan/candidates/stages.h"
+#include "plan/layout/counted.h"
 #include "plan/layout/place.h"
 #include "plan/lowering/lower.h"
 #include "plan/regions/group.h"
@@ -54,7 +55,8 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   for (const ir::NodeId id : selection.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
   for (const ir::ValueId v : selection.split_views) make_split_views(out.graph, v);
   const ir::Grids grids = ir::find_grids(out.graph);
-  const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart, selection.small);
+  const Grouping grouping =
+      make_groups(out.graph, context.options.disabled, selection.apart, selection.small, fills_behind_counts(out.graph));
   OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct, selection.as_made));
   OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement, context.memo));
   account_for_moves(out.graph, regions);

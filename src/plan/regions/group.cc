@@ -329,7 +329,7 @@ void join_operands(const Graph& g, const std::map<NodeId, std::string>& apart, c
 }  // namespace
 
 Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled, const std::map<NodeId, std::string>& apart,
-                     const std::optional<std::set<NodeId>>& small) {
+                     const std::optional<std::set<NodeId>>& small, const std::set<NodeId>& fills) {
   Grouping out;
   out.of_node.assign(static_cast<std::size_t>(g.node_capacity()), -1);
   out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
@@ -360,6 +360,8 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
         note = because<cause::fusion_disabled>("fuse-epilogue");
       } else if (apart.contains(id)) {
         note = because<cause::own_pass_chosen>(apart.at(id));
+      } else if (fills.contains(id)) {
+        note = because<cause::own_pass_for_all>();
       } else if (out.groups[static_cast<std::size_t>(direct)].space != space) {
         note = because<cause::producer_shape_differs>(ir::to_string(out.groups[static_cast<std::size_t>(direct)].space),
                                                       ir::to_string(space));

@@ -73,10 +73,11 @@ struct Grouping {
 
 /// Greedy and always good: a pointwise node joins the latest group that directly produces one of its operands when the shapes agree
 /// and its other operands are ready before that group starts.
-/// Nodes in `apart` start a region of their own; the choice that wants it is named with each.
+/// Nodes in `apart` start a region of their own; the choice that wants it is named with each. So do those in `fills`: what is in front of them computes fewer elements.
 [[nodiscard]] Grouping make_groups(const ir::Graph& g, const std::set<std::string, std::less<>>& disabled,
                                    const std::map<ir::NodeId, std::string>& apart = {},
-                                   const std::optional<std::set<ir::NodeId>>& small = std::nullopt);
+                                   const std::optional<std::set<ir::NodeId>>& small = std::nullopt,
+                                   const std::set<ir::NodeId>& fills = {});
 /// Nodes with so few elements that it decides about the order of groups. `small` above: those of another shape of the model, so that orders are equal.
 [[nodiscard]] std::set<ir::NodeId> small_nodes(const ir::Graph& g);
 

@@ -38,15 +38,16 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
 
 /// Takes over the tactic that was decided on for other extents. False: there is none, or it refuses these.
 bool follow_tactic(Region& r, Plan& plan, const PlanContext& context) {
-  if (context.options.follow == nullptr) return false;
-  const region::Tactic* tactic = tactic_for(*context.options.follow, r, plan);
+  const Decided* decided = followed(context.options);
+  if (decided == nullptr) return false;
+  const region::Tactic* tactic = tactic_for(*decided, r, plan);
   if (tactic == nullptr) return false;
   for (const region::Provider* p : context.providers) {
     if (!p->knows(*tactic) || p->device() != plan.devices[static_cast<std::size_t>(r.device)].name) continue;
     auto made = context.memo.compiled.compile(*p, r, plan, *tactic);
     if (!made) return false;
     r.tactic = *tactic;
-    r.alternatives = {{tactic->name(), {because<cause::tactic_of_other_shapes>(context.options.follow->from)}}};
+    r.alternatives = {{tactic->name(), {because<cause::tactic_of_other_shapes>(decided->from)}}};
     region::keep_artifact(std::move(*made), r, plan);
     return true;
   }

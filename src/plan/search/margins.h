@@ -9,6 +9,9 @@ inline constexpr double kPart = 0.98;
 inline constexpr double kWhole = 0.99;
 /// The plan of effort 0 is taken if the measured plan takes more than this part of its time, whole plans in turn.
 inline constexpr double kSlower = 1.005;
+/// For a model's second set of shapes: a tactic that shares the packed constants of the first may take so much more than the fastest.
+inline constexpr double kShared = 1.05;
+inline constexpr int kSharedPercent = 5;
 /// The first two in percent, as reasons print them.
 inline constexpr int kPartPercent = 2, kWholePercent = 1;
 

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <string>
 
 #include "base/causes/plan_search.h"
+#include "plan/decided.h"
 #include "plan/search/margins.h"
 #include "region/key.h"
 
@@ -34,6 +37,39 @@ void elect_by_times(Ballot& b) {
   }
   b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? because<cause::tactic_fastest>()
                                                                        : because<cause::tactic_preferred>(kPartPercent);
+}
+
+/// A model's constants lie packed in its engine file once for all shapes whose tactics pack them alike.
+void prefer_shared(Ballot& b, const region::Region& r, const region::Plan& plan, const Decided& near) {
+  const region::Tactic* earlier = tactic_for(near, r, plan);
+  if (earlier == nullptr || b.winner < 0) return;
+  const auto layout = [&](const region::Provider& p, const region::Tactic& tactic) {
+    region::Region with = r;
+    with.tactic = tactic;
+    return p.packed_layout(with, plan);
+  };
+  const auto comparable = [&](std::size_t i) {
+    const region::Tactic& t = b.offers[i].tactic;
+    return b.offers[i].refusal.empty() && b.times[i].seconds >= 0 && t.provider == earlier->provider &&
+           t.family == earlier->family && b.by[i]->knows(*earlier);
+  };
+  double least = -1;
+  for (const TacticTime& t : b.times) {
+    if (t.seconds >= 0 && (least < 0 || t.seconds < least)) least = t.seconds;
+  }
+  std::optional<std::string> wanted;
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < b.offers.size(); ++i) {
+    if (!comparable(i) || b.times[i].seconds > least * kShared) continue;
+    if (!wanted) wanted = layout(*b.by[i], *earlier);
+    if (!wanted || wanted->empty()) return;  // nothing is packed, or nobody knows how
+    if (layout(*b.by[i], b.offers[i].tactic) != wanted) continue;
+    if (static_cast<int>(i) == b.winner) return;
+    if (!best || b.times[i].seconds < b.times[*best].seconds) best = i;
+  }
+  if (!best) return;
+  b.winner = static_cast<int>(*best);
+  b.why = because<cause::tactic_shares_constants>(kSharedPercent, near.from);
 }
 
 }  // namespace
@@ -71,6 +107,7 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const Pla
     elect_by_estimates(b);
   } else {
     elect_by_times(b);
+    if (const Decided* near = preferred(context.options)) prefer_shared(b, r, plan, *near);
   }
   if (b.winner >= 0) b.price = b.times[static_cast<std::size_t>(b.winner)].seconds;
   return b;

@@ -6,6 +6,7 @@
 #include "onnx/import/compose.h"
 #include "onnx/import/registry.h"
 #include "onnx/import/resize_taps.h"
+#include "onnx/import/sizes.h"
 #include "onnx/model/tensor_proto.h"
 
 namespace octavo::onnx {
@@ -197,7 +198,11 @@ Status set_sizes(NodeContext& n, Request& r, const Ints& axes, const Ints& sizes
 Result<std::vector<float>> scale_list(NodeContext& n, std::size_t i) {
   const Tensor* t = n.constant(i);
   if (!t)
-    return n.unsupported("scales \"{}\" are computed at run time; they must be constant (fix the input shapes)", n.input_name(i));
+    return n.unsupported(
+        "scales \"{}\" are computed at run time; give sizes in the model (they may follow from data, with --max-elements {}=N), or "
+        "fix "
+        "the input shapes",
+        n.input_name(i), n.proto().output_size() > 0 ? n.proto().output(0) : n.name());
   if (!ir::is_float(t->dtype())) return n.bad("scales are {}, need floats", ir::to_string(t->type()));
   std::vector<float> out;
   for (std::int64_t k = 0; k < t->size(); ++k) out.push_back(static_cast<float>(t->at(k)));
@@ -269,6 +274,7 @@ Status resize(NodeContext& n) {
   }
   const bool by_sizes = n.has(3) && (!n.constant(3) || n.constant(3)->size() > 0);
   if (by_sizes) {
+    if (!n.constant(3) && sized_by_data(n, {3})) return sized_resize(n, axes);
     OCTAVO_TRY(const Ints sizes, n.constant_ints(3, "sizes"));
     OCTAVO_CHECK(set_sizes(n, r, axes, sizes, policy));
   } else if (n.has(2)) {

@@ -1,0 +1,26 @@
+// Sizes that data decide, behind their source: how many of the first elements of each value matter to any result of the model. Import gives every value of such a size
+// room for the most (onnx/import/sizes.h). What reads it ignores the elements behind the last one, and so do all values before it that only such readers have.
+// Found from the results backwards: an operator that needs the first n rows of its result needs the first n rows of its operand, or all of it.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "ir/graph.h"
+#include "region/provider.h"
+#include "region/region.h"
+
+namespace octavo::plan {
+
+/// Do the kernels of these providers run on threads of the host, which can leave elements out?
+[[nodiscard]] bool counts(const std::vector<const region::Provider*>& providers);
+
+/// The nodes that put something behind the elements that count, for readers of all of them, where a heavy operator in front of them computes fewer if they are regions
+/// of their own. Empty where nothing is counted.
+[[nodiscard]] std::set<ir::NodeId> fills_behind_counts(const ir::Graph& graph);
+
+/// Notes in each region of a finished plan which dimension is counted, and by what (region::Region::count). `graph`: the plan's. Regions are left as they are where
+/// more is read, where the elements do not lie in front of all others, or where the count is known only later.
+void mark_counted(region::Plan& plan, const ir::Graph& graph);
+
+}  // namespace octavo::plan

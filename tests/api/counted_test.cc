@@ -1,0 +1,285 @@
+// Regions of which a run computes the elements that data count: results equal the reference's, the work falls with the count, and nothing behind it is read.
+#include "region/counted.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "api/check.h"
+#include "cpu/provider.h"
+#include "engine/engine.h"
+#include "engine/memory_check.h"
+#include "ir/output_sizes.h"
+#include "ir/text.h"
+#include "plan/plan.h"
+#include "reference/evaluate.h"
+#include "region/sizes.h"
+#include "support/feeds.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::int64_t kRoom = 300;
+
+/// Boxes that data keep; a product of matrices and a convolution for each; of those whose best class is good enough, the scores. As import writes it.
+ir::Graph head() {
+  std::string counting;
+  for (std::int64_t i = 0; i < kRoom; ++i) counting += (i == 0 ? "" : ",") + std::to_string(i);
+  auto g = ir::parse(R"(
+graph "head"
+x = input : f32[300,24]
+image = input : f32[300,4,6,6]
+keep = input : f32[300]
+at, n = non_zero keep
+r = gather x at {axis=0}
+w = constant f32[24,40] seed:1
+b = constant f32[40] seed:2
+h = gemm r w b
+a = relu h
+u = constant f32[40,6] seed:3
+y = gemm a u
+s = softmax y {axis=1}
+best = reduce_max s {axes=[1], keepdims=0}
+least = constant f32[] (0.3)
+good = greater best least
+i = constant s64[300] ()" +
+                     counting +
+                     R"()
+there = less i n
+both = and good there
+at2, n2 = non_zero both
+z = gather s at2 {axis=0, counted=[0]}
+q = gather image at {axis=0}
+k = constant f32[8,4,3,3] seed:4
+c = conv q k {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}
+e = relu c
+p = avg_pool e {count_include_pad=0, dilations=[1,1], kernel=[6,6], pads=[0,0,0,0], strides=[1,1]}
+f = reshape p {shape=[300,8]}
+zero = constant f32[] (0)
+mask = constant s64[300,1] ()" +
+                     counting +
+                     R"()
+here = less mask n
+filled = where here f zero
+total = reduce_sum filled {axes=[0], keepdims=0}
+output z
+output s
+output total
+output n2
+output n
+size 0 0 3
+size 1 0 4
+size -2 0 4
+)");
+  EXPECT_TRUE(g) << (g ? "" : g.error().message);
+  return std::move(*g);
+}
+
+std::vector<ir::Tensor> feeds_of(const ir::Graph& g, std::int64_t count, std::uint64_t seed) {
+  std::vector<ir::Tensor> feeds;
+  std::uint32_t state = static_cast<std::uint32_t>(seed) * 2654435761U + 1;
+  for (const ir::ValueId v : g.inputs) {
+    ir::Tensor t(g.type(v));
+    for (float& f : t.mutable_data<float>()) {
+      state = state * 1664525U + 1013904223U;
+      f = static_cast<float>(state >> 8U) / static_cast<float>(1U << 23U) - 1;
+    }
+    feeds.push_back(std::move(t));
+  }
+  auto keep = feeds[2].mutable_data<float>();
+  for (std::int64_t i = 0; i < kRoom; ++i)  // as evenly as it goes
+    keep[static_cast<std::size_t>(i)] = (i + 1) * count / kRoom > i * count / kRoom ? 1.0F : 0.0F;
+  return feeds;
+}
+
+struct Ran {
+  std::vector<ir::Tensor> results;      ///< of the model, in their shapes
+  std::int64_t rows = 0, all_rows = 0;  ///< that counted regions computed, and have room for
+};
+
+Ran run(engine::Context& context, const std::vector<ir::Tensor>& feeds) {
+  const region::Plan& plan = context.engine().plan();
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  Ran ran;
+  for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
+  for (const auto& b : plan.outputs) {
+    ran.results.emplace_back(b.type);
+    std::fill(ran.results.back().mutable_bytes().begin(), ran.results.back().mutable_bytes().end(), std::byte{0xFF});
+  }
+  for (ir::Tensor& t : ran.results) out.push_back(t.mutable_bytes().data());
+  const auto status = context.run(in, out);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  ir::cut_results(ran.results, plan.sizes);
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    if (plan.regions[i].count < 0) continue;
+    const std::int64_t room = region::room_of(plan.regions[i]);
+    ran.rows += context.computed(i) < 0 ? room : context.computed(i);
+    ran.all_rows += room;
+  }
+  return ran;
+}
+
+/// The largest difference, and whether types and shapes are the same.
+double difference(const std::vector<ir::Tensor>& a, const std::vector<ir::Tensor>& b) {
+  double worst = a.size() == b.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].type() != b[i].type()) return INFINITY;
+    for (std::int64_t k = 0; k < a[i].size(); ++k) {
+      const double d = std::abs(a[i].at(k) - b[i].at(k)) / (1 + std::abs(b[i].at(k)));
+      worst = std::max(worst, std::isnan(d) ? INFINITY : d);
+    }
+  }
+  return worst;
+}
+
+TEST(Counted, ResultsAreTheReferencesAndTheWorkFallsWithTheCount) {
+  const ir::Graph g = head();
+  auto planned = plan::make_plan(g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  ASSERT_TRUE(region::verify(planned->plan)) << region::verify(planned->plan).error().message;
+  std::set<std::string> counted;
+  for (const region::Region& r : planned->plan.regions) {
+    if (r.count >= 0) counted.insert(ir::name_of(r.stages[0].anchor.op).data());
+  }
+  for (const char* op : {"gather", "conv", "softmax", "avg_pool"}) EXPECT_TRUE(counted.contains(op)) << op;
+  const std::string path = std::filesystem::temp_directory_path() / "octavo_counted_test.octavo";
+  const auto made = engine::Engine::create(planned->plan, cpu::providers());
+  ASSERT_TRUE(made) << made.error().message;
+  ASSERT_TRUE((*made)->save(path));
+  const auto loaded = engine::Engine::load(path, cpu::providers());
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ((*loaded)->plan_hash(), (*made)->plan_hash());
+  for (const int threads : {1, 2, 3, 4}) {
+    auto context = engine::Context::create(threads == 2 ? *loaded : *made, threads);
+    ASSERT_TRUE(context);
+    for (const std::int64_t count : {std::int64_t{300}, std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3},
+                                     std::int64_t{20}, std::int64_t{31}, std::int64_t{32}, std::int64_t{33}, std::int64_t{299}}) {
+      const auto feeds = feeds_of(g, count, static_cast<std::uint64_t>(count) + 7);
+      auto want = reference::evaluate(g, feeds);
+      ASSERT_TRUE(want) << want.error().message;
+      ir::cut_results(*want, g.sizes);
+      const Ran ran = run(**context, feeds);
+      EXPECT_LT(difference(ran.results, *want), 1e-4) << count << " boxes, " << threads << " threads";
+      EXPECT_LE(ran.rows, count == 300 ? ran.all_rows : ran.all_rows * std::max<std::int64_t>(count * 3 / 2, 1) / kRoom) << count;
+      EXPECT_EQ(ran.rows == 0, count == 0) << count;
+    }
+  }
+}
+
+TEST(Counted, EveryElementThatCountsIsWritten) {
+  const ir::Graph g = head();
+  auto planned = plan::make_plan(g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  const auto made = engine::Engine::create(planned->plan, cpu::providers());
+  ASSERT_TRUE(made) << made.error().message;
+  auto context = engine::Context::create(*made, 2);
+  ASSERT_TRUE(context);
+  std::int64_t all = 0;
+  for (const std::int64_t count : {300, 0, 20}) {
+    const auto feeds = feeds_of(g, count, 3);
+    auto want = reference::evaluate(g, feeds);
+    ASSERT_TRUE(want);
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    std::vector<ir::Tensor> results;
+    for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
+    for (const auto& b : planned->plan.outputs) results.emplace_back(b.type);
+    for (ir::Tensor& t : results) out.push_back(t.mutable_bytes().data());
+    const auto report = engine::check_memory(**context, in, out);
+    ASSERT_TRUE(report) << report.error().message;
+    for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, planned->plan);
+    if (count == kRoom) all = report->elements;
+    EXPECT_LE(report->elements, all) << count;
+    EXPECT_EQ(report->elements == all, count == kRoom) << count;
+    ir::cut_results(results, planned->plan.sizes);
+    ir::cut_results(*want, g.sizes);
+    EXPECT_LT(difference(results, *want), 1e-4) << count;
+  }
+}
+
+/// The reference has values for all elements: the check computes them.
+TEST(Counted, RegionsAreCheckedWhole) {
+  const ir::Graph g = head();
+  auto planned = plan::make_plan(g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  const auto made = engine::Engine::create(planned->plan, cpu::providers());
+  ASSERT_TRUE(made) << made.error().message;
+  const auto report = api::check(*made, planned->graph, feeds_of(g, 20, 5), {});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->ok()) << report->first_divergence();
+  EXPECT_TRUE(report->complete());
+}
+
+/// What a result of its own reads as a whole is computed as a whole.
+TEST(Counted, ARegionThatIsReadWholeComputesAll) {
+  for (const bool whole : {false, true}) {
+    auto g = ir::parse(std::string(R"(
+graph "g"
+x = input : f32[64,16]
+keep = input : f32[64]
+at, n = non_zero keep
+r = gather x at {axis=0}
+s = softmax r {axis=1}
+y = relu s
+)") + (whole ? "t = reduce_sum s {axes=[0], keepdims=0}\n" : "") +
+                       "output y\n" + (whole ? "output t\n" : "") + "output n\n" + (whole ? "size 0 0 2\n" : "size 0 0 1\n"));
+    ASSERT_TRUE(g) << g.error().message;
+    auto planned = plan::make_plan(*g, cpu::providers(), {});
+    ASSERT_TRUE(planned) << planned.error().message;
+    for (const region::Region& r : planned->plan.regions) {
+      if (r.stages[0].anchor.op != ir::Op::softmax) continue;
+      bool only_row = true;  // the region with the sum's operand is not among those
+      for (const ir::ValueId v : r.graph_outputs) only_row = only_row && planned->graph.value(v).name != "s";
+      EXPECT_EQ(r.count >= 0, !whole || only_row);
+    }
+  }
+}
+
+/// What fills the elements behind the last one, for a sum, is a region of its own: the product in front of it computes fewer rows.
+TEST(Counted, AFillIsNotPartOfTheProductInFrontOfIt) {
+  std::string counting;
+  for (int i = 0; i < 64; ++i) counting += (i == 0 ? "" : ",") + std::to_string(i);
+  auto g = ir::parse(R"(
+graph "g"
+x = input : f32[64,16]
+keep = input : f32[64]
+at, n = non_zero keep
+r = gather x at {axis=0}
+w = constant f32[16,32] seed:1
+m = matmul r w
+a = relu m
+i = constant s64[64,1] ()" +
+                     counting +
+                     R"()
+here = less i n
+zero = constant f32[] (0)
+f = where here a zero
+t = reduce_sum f {axes=[0], keepdims=0}
+output t
+output n
+size -2 0 1
+)");
+  ASSERT_TRUE(g) << g.error().message;
+  auto planned = plan::make_plan(*g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_EQ(region::shown_outputs(planned->plan), 1U);
+  bool product = false;
+  for (const region::Region& r : planned->plan.regions) {
+    if (r.stages[0].anchor.op != ir::Op::conv && r.stages[0].anchor.op != ir::Op::matmul) continue;
+    product = true;
+    EXPECT_GE(r.count, 0);
+  }
+  EXPECT_TRUE(product);
+}
+
+TEST(Counted, ExtentsAreTwoForEachPowerOfTwo) {
+  EXPECT_EQ(region::counted_extents(2), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(region::counted_extents(12), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(region::counted_extents(13), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 8, 12}));
+}
+
+}  // namespace
+}  // namespace octavo
