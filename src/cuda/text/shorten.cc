@@ -385,6 +385,10 @@ Shortened shorten(const Program& p, const Magnitudes& sources, const std::vector
   return Shortener(p, sources, is_byte).run();
 }
 
+Program shortened(const Program& p, std::size_t operands) {
+  return shorten(p, {kUnknown, std::vector<double>(operands, kUnknown)}, {}).program;
+}
+
 Program without_store_clamps(const Program& p) {
   Program out = p;
   for (program::Output& o : out.outputs) {
