@@ -137,7 +137,7 @@ std::vector<Choice<RowTile>> Rows::tactics(const Target& target, std::int64_t ch
       if (fits(t, chain, target)) out.push_back({t, seconds(t, chain, target)});
     }
   }
-  fastest_first(out);
+  put_in_order(out, [](const RowTile& t) { return t.rows / t.warps; });
   return out;
 }
 
