@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cuda/text/emit_cuda.h"
+#include "cuda/text/shorten.h"
 #include "program/program.h"
 #include "region/refusal.h"
 
@@ -254,7 +255,7 @@ std::string Elements::offset(const Access& a, OpenNumbers& numbers) const {
 }
 
 KernelText Elements::emit(const AnchorText& anchor) const {
-  const program::Program& p = program_;
+  const program::Program p = shortened(program_, loads_.size());
   const std::vector<char> used = loaded(p);
   KernelText out;
   OpenNumbers numbers = anchor.numbers;

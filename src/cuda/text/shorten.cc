@@ -249,11 +249,12 @@ class Shortener {
       t = push(Op::fma, t, program_.imm_f(r.high), low);
     }
     if (chain.nan_is_zero) t = push(Op::nan0, t);
-    if (!(largest < 1e9)) {  // bounds far beyond all codes: the conversion stays within int32
-      constexpr float kLarge = 1048576.0F;
-      t = push(Op::max, t, program_.imm_f(-kLarge));
-      t = push(Op::min, t, program_.imm_f(kLarge));
-      largest = kLarge;
+    // Of a value that may be of any size the quotient is bounded: as integers, the bounds stand in front of the rounding as well as behind it.
+    const bool bounded = !(largest < 1e9);
+    if (bounded) {
+      t = push(Op::max, t, program_.imm_f(static_cast<float>(chain.first)));
+      t = push(Op::min, t, program_.imm_f(static_cast<float>(chain.last)));
+      largest = std::max(std::abs(chain.first), std::abs(chain.last));
     }
     // A zero point behind the code comes before the bounds, where nothing else reads the code.
     std::int32_t zero = 0;
@@ -280,8 +281,10 @@ class Shortener {
       code = push(Op::f2i, t);
     }
     if (more != 0) code = push(Op::add_i, code, program_.imm_i(more));
-    code = push(Op::max_i, code, program_.imm_i(chain.first + zero));
-    code = push(Op::min_i, code, program_.imm_i(chain.last + zero));
+    if (!bounded) {
+      code = push(Op::max_i, code, program_.imm_i(chain.first + zero));
+      code = push(Op::min_i, code, program_.imm_i(chain.last + zero));
+    }
     if (sum >= 0) moved_[static_cast<std::size_t>(sum)] = code;
     return code;
   }
@@ -383,6 +386,10 @@ class Shortener {
 
 Shortened shorten(const Program& p, const Magnitudes& sources, const std::vector<char>& is_byte) {
   return Shortener(p, sources, is_byte).run();
+}
+
+Program shortened(const Program& p, std::size_t operands) {
+  return shorten(p, {kUnknown, std::vector<double>(operands, kUnknown)}, {}).program;
 }
 
 Program without_store_clamps(const Program& p) {

@@ -34,6 +34,9 @@ struct Shortened {
 /// byte_floats says.
 [[nodiscard]] Shortened shorten(const program::Program& p, const Magnitudes& sources, const std::vector<char>& is_byte);
 
+/// Of a program of which nothing is known, and whose accumulator and operands are as it says.
+[[nodiscard]] program::Program shortened(const program::Program& p, std::size_t operands);
+
 /// The program without clamps that a saturating store of u8 or s8 repeats. Only for stores that saturate.
 [[nodiscard]] program::Program without_store_clamps(const program::Program& p);
 

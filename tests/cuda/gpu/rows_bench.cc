@@ -3,6 +3,7 @@
 //   octavo_gpu_rows check [SEEDS]   random rows, types, layouts and epilogues, three tiles each, against the reference evaluator
 //   octavo_gpu_rows time [TILES]    the rows of ViT-B/16 and BERT-base: TILES tiles each (default 8), bits compared with the kernel of the families softmax
 //                                   and norm (of softmax alone: that norm adds in another order); the best two are printed
+//   octavo_gpu_rows text NAME       the text of the first tile of what is timed as NAME; needs no GPU
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
 
@@ -87,6 +88,9 @@ std::vector<Timed> timed() {
     add("BERT 32 norm", ir::Op::layer_norm, {32 * 128, 768}, ir::DType::f32, style);
   }
   add("ViT-B/16 64 softmax bf16", ir::Op::softmax, {768, 197, 197}, ir::DType::bf16, "mul");
+  add("ViT-B/16 64 norm f16", ir::Op::layer_norm, {64 * 197, 768}, ir::DType::f16, "codes");
+  add("ViT-B/16 1 norm f16", ir::Op::layer_norm, {197, 768}, ir::DType::f16, "codes");
+  add("BERT 32 norm f16", ir::Op::layer_norm, {32 * 128, 768}, ir::DType::f16, "codes");
   add("BERT 32 norm + residual", ir::Op::layer_norm, {32 * 128, 768}, ir::DType::f32, "residual");
   return out;
 }
@@ -131,6 +135,17 @@ void time_one(const Gpu& gpu, const Target& target, const Timed& t, std::size_t 
 
 int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
+  if (mode == "text") {
+    for (const Timed& t : timed()) {
+      if (argc < 3 || std::string_view(t.name) != argv[2]) continue;
+      Scene s(5);
+      testing::build(s, t.rows);
+      const auto some = attempts(s, testing::family_of(t.rows.op), {}, 1, failures);
+      if (!some.empty()) fmt::print("{}", some[0].text.text);
+      return failures == 0 ? 0 : 1;
+    }
+    return 1;
+  }
   Gpu gpu;
   const auto opened = open_and_say(gpu);
   if (!opened) return 3;

@@ -121,9 +121,9 @@ Reasons why_not_tile(const WarpsShape& a, const AttentionWarpsTile& t, const Tar
   return why_not_shared(z.shared, 1, target);
 }
 
-/// An estimate of an H100: about 36 instructions a score, of which four warps of a multiprocessor begin one in a clock, and a lone warp one in five clocks.
+/// An estimate of an H100: about 36 instructions a score, of which four warps of a multiprocessor begin one in a clock, and a lone warp two in five clocks.
 double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
-  constexpr double kInstructions = 36, kOfWarp = 900, kOfBlock = 600, kRate = 2.4, kAlone = 0.25, kWait = 3000;
+  constexpr double kInstructions = 36, kOfWarp = 900, kOfBlock = 600, kRate = 2.4, kAlone = 0.4, kWait = 3000;
   const Sizes z = sizes_of(a, t);
   const double of_warp =
       static_cast<double>(parts(a.keys, 16)) * 8 * kInstructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +

@@ -9,6 +9,7 @@
 #include "cuda/cost_model.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/text/pieces.h"
+#include "cuda/text/shorten.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -136,7 +137,7 @@ std::vector<Choice<RowTile>> Rows::tactics(const Target& target, std::int64_t ch
       if (fits(t, chain, target)) out.push_back({t, seconds(t, chain, target)});
     }
   }
-  fastest_first(out);
+  put_in_order(out, [](const RowTile& t) { return t.rows / t.warps; });
   return out;
 }
 
@@ -183,7 +184,7 @@ std::string Rows::load(const Array& a, const std::string& into) const {
 
 Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const Target& target) const {
   OCTAVO_CHECK(check(tile, anchor.chain, target));
-  const program::Program& p = program_;
+  const program::Program p = shortened(program_, static_cast<std::size_t>(program_.operand_count));
   KernelText out;
   Launch launch = launch_of("octavo_rows", (count_ + tile.rows - 1) / tile.rows, 32 * tile.warps, shared_bytes(tile, anchor.chain));
   std::string parameters, each = anchor.each, call = program::uses(p, Op::acc_f) || program::uses(p, Op::acc_i) ? "acc[v]" : "0";
