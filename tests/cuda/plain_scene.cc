@@ -187,12 +187,12 @@ void cumulate(Scene& s, int size) {
 
 void grid_sample(Scene& s, int size) {
   const DType type = float_type(s);
-  const int spatial = s.pick(1, 3);
+  const int spatial = s.pick(1, 3), modes = spatial == 2 ? 2 : 1;  // cubic: of two dimensions
   Shape x{s.pick(1, 2), s.pick(1, 3)}, grid{x[0]}, y = x;
   for (int d = 0; d < spatial; ++d) x.push_back(s.pick(1, 3 * size)), grid.push_back(s.pick(1, size)), y.push_back(grid.back());
   grid.push_back(spatial);
   set(s, Op::grid_sample,
-      ir::GridSample{static_cast<ir::Interpolation>(s.pick(0, 2)), static_cast<ir::Outside>(s.pick(0, 2)), s.pick(0, 1) == 0});
+      ir::GridSample{static_cast<ir::Interpolation>(s.pick(0, modes)), static_cast<ir::Outside>(s.pick(0, 2)), s.pick(0, 1) == 0});
   s.stage().anchor.inputs = {filled(s, type, x, numbers(s, -2, 2)), filled(s, type, grid, [&s] {
                                return s.pick(0, 30) == 0 ? 1e12 : std::uniform_real_distribution(-2.5, 2.5)(s.rng());
                              })};
@@ -272,7 +272,7 @@ void recurrent(Scene& s, int size) {
                              : cell == ir::CellKind::gru ? 3
                                                          : 1,
                      directions = direction == ir::Direction::bidirectional ? 2 : 1;
-  const std::int64_t steps = s.pick(1, 4), batch = s.pick(1, 3), inputs = s.pick(1, 2 * size), hidden = s.pick(1, 12 * size);
+  const std::int64_t steps = s.pick(1, 5), batch = s.pick(1, 3), inputs = s.pick(1, 2 * size), hidden = s.pick(1, 12 * size);
   ir::Recurrent facts;
   facts.cell = cell, facts.direction = direction, facts.hidden_size = hidden, facts.layout = s.pick(0, 1) == 0;
   facts.linear_before_reset = s.pick(0, 1) == 0, facts.input_forget = s.pick(0, 3) == 0, facts.clip = s.pick(0, 2) == 0 ? 0.75 : 0;
@@ -285,14 +285,16 @@ void recurrent(Scene& s, int size) {
   const Shape x = facts.layout ? Shape{batch, steps, inputs} : Shape{steps, batch, inputs};
   const Shape state = facts.layout ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
   const auto small = numbers(s, -0.6, 0.6);
-  s.stage().anchor.inputs = {filled(s, type, x, numbers(s, -2, 2)),
-                             filled(s, type, {directions, gates * hidden, inputs}, small),
-                             filled(s, type, {directions, gates * hidden, hidden}, small),
-                             filled(s, type, {directions, 2 * gates * hidden}, small),
-                             filled(s, DType::s64, {batch}, wholes(s, 0, static_cast<int>(steps))),
-                             filled(s, type, state, small),
-                             filled(s, type, state, small),
-                             filled(s, type, {directions, 3 * hidden}, small)};
+  s.stage().anchor.inputs = {
+      filled(s, type, x, numbers(s, -2, 2)),
+      filled(s, type, {directions, gates * hidden, inputs}, small),
+      filled(s, type, {directions, gates * hidden, hidden}, small),
+      filled(s, type, {directions, 2 * gates * hidden}, small),
+      filled(s, DType::s64, {batch},
+             [&s, steps] { return static_cast<double>(s.pick(0, 2) == 0 ? s.pick(0, static_cast<int>(steps)) : steps); }),
+      filled(s, type, state, small),
+      filled(s, type, state, small),
+      filled(s, type, {directions, 3 * hidden}, small)};
   store(s, type, facts.layout ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden}, {0, 1});
   store_more(s, type, state);
   if (cell != ir::CellKind::lstm) return;
