@@ -127,7 +127,7 @@ std::vector<Timed> timed() {
          stage(s, Op::dynamic_quantize, ir::default_facts(Op::dynamic_quantize, 2), {floats(s, {128, 768})},
                {{DType::u8, {128, 768}}, {DType::f32, {}}, {DType::u8, {}}});
        }},
-      {"LSTM 100 steps, 256 and 256", recurrent_family, 15e-3,
+      {"LSTM 100 steps, 256 and 256", recurrent_family, 500e-6,
        [=](Scene& s) {
          ir::Recurrent facts;
          facts.cell = ir::CellKind::lstm, facts.hidden_size = 256;
