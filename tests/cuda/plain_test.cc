@@ -79,6 +79,8 @@ TEST_F(PlainMistakes, AreFound) {
   EXPECT_TRUE(found("max_pool.whole", "long long most = kLeast", "long long most = 0")) << "padding takes part";
   EXPECT_TRUE(found("reduce.whole", "k < 32; ++k", "k < 1; ++k")) << "the parts of other threads are left out";
   EXPECT_TRUE(found("det", "d = -d;", "")) << "exchanged rows";
+  EXPECT_TRUE(found("affine", "octavo_x2(t, channel)", "octavo_x1(t, channel)")) << "the factor is the summand";
+  EXPECT_TRUE(found("doubles", "(double)octavo_x0(t, i)", "(double)(float)(int)octavo_x0(t, i)")) << "casts through 32 bits";
   EXPECT_TRUE(found("deform_conv", "q / 2 != 0 ? ly", "q % 2 != 0 ? ly")) << "weights of other neighbours";
 }
 
