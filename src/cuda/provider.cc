@@ -17,6 +17,7 @@
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/conv/conv_kernel.h"
 #include "cuda/families/families.h"
+#include "cuda/programmed.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/unknown_weights.h"
 #include "region/artifact.h"
@@ -58,6 +59,17 @@ std::vector<Candidate> shortlist(std::vector<Candidate> all) {
   }
   return out;
 }
+
+/// The region as families see it.
+class Seen {
+ public:
+  explicit Seen(const region::Region& r) : given_(r), other_(programmed(r)) {}
+  [[nodiscard]] const region::Region& region() const { return other_ ? *other_ : given_; }
+
+ private:
+  const region::Region& given_;
+  std::optional<region::Region> other_;
+};
 
 std::vector<const Family*> families_for(const region::Region& r) {
   std::vector<const Family*> out;
@@ -131,9 +143,10 @@ class GpuProvider final : public region::Provider {
     if (region::is_transfer(r, plan) != (r.tactic.family == kTransfer)) return bad("it is not one for this region");
     RegionKernels kernels;
     if (r.tactic.family != kTransfer) {
-      OCTAVO_TRY(const Family* f, family_of(r, r.tactic));
+      const Seen seen(r);
+      OCTAVO_TRY(const Family* f, family_of(seen.region(), r.tactic));
       if (tactic_of(*f, r.tactic.parameters, r) != r.tactic) return bad("it is not what it says of itself");
-      const auto matched = f->matched(r, full, target_);
+      const auto matched = f->matched(seen.region(), full, target_);
       if (!matched) return bad(spelled(refusal_of(matched)) + std::string(kRebuild));
       const auto all = (*matched)->tactics();
       if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
@@ -162,8 +175,9 @@ class GpuProvider final : public region::Provider {
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const override {
     RegionKernels kernels;
     if (tactic.family != kTransfer) {
-      OCTAVO_TRY(const Family* f, family_of(r, tactic));
-      OCTAVO_TRY(const auto matched, f->matched(r, plan, target_));
+      const Seen seen(r);
+      OCTAVO_TRY(const Family* f, family_of(seen.region(), tactic));
+      OCTAVO_TRY(const auto matched, f->matched(seen.region(), plan, target_));
       OCTAVO_TRY(kernels, kernels_of(*matched, tactic));
     }
     return artifact_of(std::move(kernels), r, plan);
@@ -221,8 +235,9 @@ class GpuProvider final : public region::Provider {
   [[nodiscard]] std::vector<Listed> listed(const region::Region& r, const region::Plan& plan) const {
     std::vector<Listed> out;
     const Listed* best = nullptr;
-    for (const Family* f : families_for(r)) {
-      const auto matched = f->matched(r, plan, target_);
+    const Seen seen(r);
+    for (const Family* f : families_for(seen.region())) {
+      const auto matched = f->matched(seen.region(), plan, target_);
       Listed l{f, refusal_of(matched), {}};
       if (matched) l.all = shortlist((*matched)->tactics());
       out.push_back(std::move(l));

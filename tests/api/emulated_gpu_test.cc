@@ -1,7 +1,9 @@
 // Networks built for a GPU and run by the emulation of its kernels: the same bits as the engine of the CPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 
@@ -72,8 +74,9 @@ TEST_F(EmulatedGpu, AMissingKernelRunsOnTheHostWhereThatIsGiven) {
   const auto graph = ir::parse(R"(
 x = input : f32[5,3,3]
 y = matmul x x from {"square"}
-d = det y from {"determinant"}
-z = softmax d {axis=0} from {"shares"}
+w = cast y {to="f64"} from {"widened"}
+d = softmax w {axis=1} from {"shares"}
+z = cast d {to="f32"} from {"narrowed"}
 output z as "z"
 )");
   ASSERT_TRUE(graph) << graph.error().message;
@@ -93,7 +96,8 @@ output z as "z"
   for (const region::Region& r : plan->regions) {
     for (const std::string& node : r.onnx_nodes) where[node] = r.device;
   }
-  EXPECT_EQ(where, (std::map<std::string, region::DeviceId>{{"square", 1}, {"determinant", region::kHost}, {"shares", 1}}));
+  EXPECT_EQ(where,
+            (std::map<std::string, region::DeviceId>{{"narrowed", 1}, {"shares", region::kHost}, {"square", 1}, {"widened", 1}}));
   const auto engine = engine::Engine::create(std::move(planned->plan), both, "", {device.get()});
   ASSERT_TRUE(engine) << engine.error().message;
   auto context = engine::Context::create(*engine, 1);
@@ -103,7 +107,33 @@ output z as "z"
     const auto expected = reference::evaluate(*graph, inputs);
     const auto actual = api::run(**context, inputs);
     ASSERT_TRUE(expected && actual) << (actual ? expected.error().message : actual.error().message);
-    for (std::int64_t i = 0; i < 5; ++i) EXPECT_NEAR(expected->at(0).at(i), actual->at(0).at(i), 1e-4) << i;
+    for (std::int64_t i = 0; i < 45; ++i) EXPECT_NEAR(expected->at(0).at(i), actual->at(0).at(i), 1e-4) << i;
+  }
+}
+
+/// Results of 16 bits that nothing follows: a program of the provider's own rounds them once.
+TEST_F(EmulatedGpu, HalvesWithoutAnEpilogueAreRoundedOnce) {
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  for (const char* type : {"f16", "bf16"}) {
+    for (const char* op : {"softmax x {axis=3}", "reduce_max x {axes=[2]}", "reduce_mean x {axes=[1,2]}", "lrn x {size=3}",
+                           "max_pool x {kernel=[2,2],strides=[1,1],pads=[0,0,0,0]}"}) {
+      const auto graph = ir::parse(fmt::format("x = input : {}[2,3,4,5]\ny = {} from {{\"it\"}}\noutput y as \"y\"\n", type, op));
+      ASSERT_TRUE(graph) << graph.error().message;
+      const auto gpu = emulated_engine(*graph, *provider, *device);
+      ASSERT_TRUE(gpu) << op << " on " << type << ": " << gpu.error().message;
+      auto context = engine::Context::create(*gpu, 1);
+      ASSERT_TRUE(context) << context.error().message;
+      const auto feeds = seeded_feeds(*graph, 3);
+      const auto want = reference::evaluate(*graph, feeds);
+      const auto got = api::run(**context, feeds);
+      ASSERT_TRUE(want && got) << (want ? got.error().message : want.error().message);
+      EXPECT_EQ((*want)[0].type(), (*got)[0].type());
+      const double step = std::string_view(type) == "f16" ? 1.0 / 1024 : 1.0 / 128;
+      for (std::int64_t i = 0; i < (*want)[0].size(); ++i)
+        EXPECT_NEAR((*want)[0].at(i), (*got)[0].at(i), step * (1e-3 + std::abs((*want)[0].at(i))))
+            << op << " on " << type << ", " << i;
+    }
   }
 }
 

@@ -187,12 +187,12 @@ void cumulate(Scene& s, int size) {
 
 void grid_sample(Scene& s, int size) {
   const DType type = float_type(s);
-  const int spatial = s.pick(1, 3);
+  const int spatial = s.pick(1, 3), modes = spatial == 2 ? 2 : 1;  // cubic: of two dimensions
   Shape x{s.pick(1, 2), s.pick(1, 3)}, grid{x[0]}, y = x;
   for (int d = 0; d < spatial; ++d) x.push_back(s.pick(1, 3 * size)), grid.push_back(s.pick(1, size)), y.push_back(grid.back());
   grid.push_back(spatial);
   set(s, Op::grid_sample,
-      ir::GridSample{static_cast<ir::Interpolation>(s.pick(0, 2)), static_cast<ir::Outside>(s.pick(0, 2)), s.pick(0, 1) == 0});
+      ir::GridSample{static_cast<ir::Interpolation>(s.pick(0, modes)), static_cast<ir::Outside>(s.pick(0, 2)), s.pick(0, 1) == 0});
   s.stage().anchor.inputs = {filled(s, type, x, numbers(s, -2, 2)), filled(s, type, grid, [&s] {
                                return s.pick(0, 30) == 0 ? 1e12 : std::uniform_real_distribution(-2.5, 2.5)(s.rng());
                              })};
@@ -272,7 +272,7 @@ void recurrent(Scene& s, int size) {
                              : cell == ir::CellKind::gru ? 3
                                                          : 1,
                      directions = direction == ir::Direction::bidirectional ? 2 : 1;
-  const std::int64_t steps = s.pick(1, 4), batch = s.pick(1, 3), inputs = s.pick(1, 2 * size), hidden = s.pick(1, 12 * size);
+  const std::int64_t steps = s.pick(1, 5), batch = s.pick(1, 3), inputs = s.pick(1, 2 * size), hidden = s.pick(1, 12 * size);
   ir::Recurrent facts;
   facts.cell = cell, facts.direction = direction, facts.hidden_size = hidden, facts.layout = s.pick(0, 1) == 0;
   facts.linear_before_reset = s.pick(0, 1) == 0, facts.input_forget = s.pick(0, 3) == 0, facts.clip = s.pick(0, 2) == 0 ? 0.75 : 0;
@@ -285,14 +285,16 @@ void recurrent(Scene& s, int size) {
   const Shape x = facts.layout ? Shape{batch, steps, inputs} : Shape{steps, batch, inputs};
   const Shape state = facts.layout ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
   const auto small = numbers(s, -0.6, 0.6);
-  s.stage().anchor.inputs = {filled(s, type, x, numbers(s, -2, 2)),
-                             filled(s, type, {directions, gates * hidden, inputs}, small),
-                             filled(s, type, {directions, gates * hidden, hidden}, small),
-                             filled(s, type, {directions, 2 * gates * hidden}, small),
-                             filled(s, DType::s64, {batch}, wholes(s, 0, static_cast<int>(steps))),
-                             filled(s, type, state, small),
-                             filled(s, type, state, small),
-                             filled(s, type, {directions, 3 * hidden}, small)};
+  s.stage().anchor.inputs = {
+      filled(s, type, x, numbers(s, -2, 2)),
+      filled(s, type, {directions, gates * hidden, inputs}, small),
+      filled(s, type, {directions, gates * hidden, hidden}, small),
+      filled(s, type, {directions, 2 * gates * hidden}, small),
+      filled(s, DType::s64, {batch},
+             [&s, steps] { return static_cast<double>(s.pick(0, 2) == 0 ? s.pick(0, static_cast<int>(steps)) : steps); }),
+      filled(s, type, state, small),
+      filled(s, type, state, small),
+      filled(s, type, {directions, 3 * hidden}, small)};
   store(s, type, facts.layout ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden}, {0, 1});
   store_more(s, type, state);
   if (cell != ir::CellKind::lstm) return;
@@ -386,6 +388,57 @@ void deform_conv(Scene& s, int size) {
   store(s, type, {x[0], outputs, y[2], y[3]});
 }
 
+void affine(Scene& s, int size) {
+  const DType type = float_type(s);
+  const Shape x = shape_of(s, s.pick(2, 4), 2 * size), channels{x[1]};
+  set(s, Op::affine, ir::default_facts(Op::affine, x.size()));
+  const auto value = numbers(s, -2, 2);
+  s.stage().anchor.inputs = {filled(s, type, x, few(s)), filled(s, DType::f32, channels, value),
+                             filled(s, DType::f32, channels, value)};
+  store(s, type, x);
+}
+
+/// Arithmetic, functions, comparisons and casts, with broadcasting.
+void doubles(Scene& s, int size) {
+  const Shape x = shape_of(s, 3, 2 * size);
+  Shape narrow = x;
+  for (std::int64_t& d : narrow) d = s.pick(0, 2) == 0 ? 1 : d;
+  if (s.pick(0, 1) == 0) narrow.erase(narrow.begin());
+  const int kind = s.pick(0, 3);
+  if (kind == 0) {
+    constexpr Op kOps[] = {Op::add, Op::sub, Op::mul, Op::div, Op::max, Op::min, Op::prelu, Op::pow, Op::mod};
+    const Op op = kOps[s.pick(0, 8)];
+    set(s, op, op == Op::mod ? ir::Facts(ir::Remainder{s.pick(0, 1) == 0}) : ir::default_facts(op, 3));
+    s.stage().anchor.inputs = {filled(s, DType::f64, x, numbers(s, -3, 3)), filled(s, DType::f64, narrow, numbers(s, -2, 3))};
+    return store(s, DType::f64, x);
+  }
+  if (kind == 1) {
+    constexpr Op kOps[] = {Op::equal, Op::less, Op::less_equal, Op::greater, Op::greater_equal};
+    const DType type = float_type(s);
+    set(s, kOps[s.pick(0, 4)], {});
+    s.stage().anchor.inputs = {filled(s, type == DType::f32 ? DType::f64 : type, x, few(s)),
+                               filled(s, type == DType::f32 ? DType::f64 : type, narrow, few(s))};
+    return store(s, DType::boolean, x);
+  }
+  if (kind == 2) {
+    constexpr Op kOps[] = {Op::relu, Op::abs, Op::neg, Op::exp, Op::sigmoid, Op::floor, Op::round, Op::sign, Op::clip};
+    const Op op = kOps[s.pick(0, 8)];
+    set(s, op, op == Op::clip ? ir::Facts(ir::Clip{-0.5, 1}) : ir::default_facts(op, 3));
+    s.stage().anchor.inputs = {filled(s, DType::f64, x, numbers(s, -3, 3))};
+    return store(s, DType::f64, x);
+  }
+  const DType other = s.pick(0, 8) == 0 ? DType::boolean : any_type(s);
+  const bool from = s.pick(0, 1) == 0;
+  set(s, Op::cast, ir::Cast{.to = from ? other : DType::f64});
+  const auto ends = [&s] {
+    return s.pick(0, 9) == 0   ? std::numeric_limits<double>::quiet_NaN()
+           : s.pick(0, 5) == 0 ? s.pick(-1, 1) * 3e19
+                               : s.pick(-900, 900) / 4.0;
+  };
+  s.stage().anchor.inputs = {from ? filled(s, DType::f64, x, ends) : filled(s, other, x, few(s))};
+  store(s, from ? other : DType::f64, x);
+}
+
 void bit_cast(Scene& s, int size) {
   constexpr DType kFrom[] = {DType::s8, DType::f16, DType::s32, DType::u64, DType::u32},
                   kTo[] = {DType::u8, DType::u16, DType::f32, DType::f64, DType::s32};
@@ -399,7 +452,7 @@ void bit_cast(Scene& s, int size) {
 }  // namespace
 
 const std::vector<PlainCase>& plain_cases() {
-  // A program of floats before the library's last place: math alone is computed by another library on a GPU.
+  // math alone calls a library, which on a GPU is another one.
   static const std::vector<PlainCase> all{
       {"top_k", cuda::top_k_family, top_k},
       {"arg_max", cuda::arg_max_family, arg_max},
@@ -420,6 +473,8 @@ const std::vector<PlainCase>& plain_cases() {
       {"det", cuda::det_family, det},
       {"deform_conv", cuda::deform_conv_family, deform_conv},
       {"bit_cast", cuda::bit_cast_family, bit_cast},
+      {"affine", cuda::affine_family, affine},
+      {"doubles", cuda::doubles_family, doubles},
   };
   return all;
 }

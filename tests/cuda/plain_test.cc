@@ -73,12 +73,14 @@ TEST_F(PlainMistakes, AreFound) {
   EXPECT_TRUE(found("non_max_suppression", "(v == score && p > place)", "(v == score && p < place)")) << "the later of equal boxes";
   EXPECT_TRUE(found("dynamic_quantize", "lo = (float)(0 - zero)", "lo = (float)(1 - zero)")) << "no code 0";
   EXPECT_TRUE(found("quantize_rt", "- zero), v = ", "- zero + 1), v = ")) << "codes beyond the type";
-  EXPECT_TRUE(found("roi_align", "if (y0 >= kImageHeight - 1)", "if (y0 >= kImageHeight)")) << "a row that there is not";
+  EXPECT_TRUE(found("roi_align", "weight[1] = hy * lx", "weight[1] = ly * hx")) << "weights of other neighbours";
   EXPECT_TRUE(found("recurrent", "length - 1 - step : step", "step : step")) << "backwards is forwards";
   EXPECT_TRUE(found("max_pool_index", "v > value", "v >= value")) << "the last of equal elements";
   EXPECT_TRUE(found("max_pool.whole", "long long most = kLeast", "long long most = 0")) << "padding takes part";
-  EXPECT_TRUE(found("reduce.whole", "k < 32", "k < 31")) << "a thread's part is left out";
+  EXPECT_TRUE(found("reduce.whole", "k < 32; ++k", "k < 1; ++k")) << "the parts of other threads are left out";
   EXPECT_TRUE(found("det", "d = -d;", "")) << "exchanged rows";
+  EXPECT_TRUE(found("affine", "octavo_x2(t, channel)", "octavo_x1(t, channel)")) << "the factor is the summand";
+  EXPECT_TRUE(found("doubles", "(double)octavo_x0(t, i)", "(double)(float)(int)octavo_x0(t, i)")) << "casts through 32 bits";
   EXPECT_TRUE(found("deform_conv", "q / 2 != 0 ? ly", "q % 2 != 0 ? ly")) << "weights of other neighbours";
 }
 

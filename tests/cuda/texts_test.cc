@@ -1,10 +1,13 @@
 // Texts whose tests under the emulation are elsewhere, as machine code for every architecture.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "cpu/scalar_region.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/families.h"
 #include "cuda/families/planar.h"
+#include "cuda/plain_scene.h"
 #include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
@@ -56,6 +59,16 @@ TEST_P(Texts, TransposedConvolutionsFolded) {
   s.requantize(1, 0.01F);
   st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output)};
   compiles(cuda::transposed_conv_family(), s);
+}
+
+/// Every third of the families, another third for each architecture.
+TEST_P(Texts, OperatorsThatNumberElements) {
+  const auto turn = static_cast<std::size_t>(std::atoi(GetParam() + 3) % 3);  // of "sm_80"
+  for (std::size_t k = turn; k < plain_cases().size(); k += 3) {
+    Scene s(static_cast<unsigned>(k + 1));
+    plain_cases()[k].build(s, 3);
+    compiles(plain_cases()[k].family(), s);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(For, Texts, ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));

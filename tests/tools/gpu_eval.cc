@@ -62,6 +62,7 @@ Result<std::string> run_job(const std::vector<std::string>& fields) {
   OCTAVO_TRY(const auto context, engine::Context::create(engine, 1));
   OCTAVO_TRY(std::vector<Tensor> got, api::run(*context, job.feeds));
   OCTAVO_TRY(std::vector<Tensor> want, reference::evaluate(job.model.graph, job.feeds));
+  OCTAVO_CHECK(tools::cut(got, job.model.graph));
   OCTAVO_CHECK(tools::cut(want, job.model.graph));
   if (got.size() != want.size()) return fmt::format("wrong {} outputs instead of {}", got.size(), want.size());
   const char* steps = std::getenv("OCTAVO_STEPS");

@@ -29,8 +29,21 @@ std::optional<std::pair<std::int64_t, std::int64_t>> affine(const Ints& v) {
   return std::pair{step, v[0]};
 }
 
+/// The pad value of an element of two words, which the dimension behind those of the result tells apart; `apart`: they differ.
+std::string fill_of_pairs(const Stage& s, DType type, bool& apart) {
+  const auto* pad = std::get_if<ir::Pad>(&s.anchor.facts);
+  const double value = pad == nullptr ? 0 : pad->value;
+  const std::uint64_t bits = type == DType::f64   ? std::bit_cast<std::uint64_t>(value)
+                             : type == DType::u64 ? static_cast<std::uint64_t>(value)
+                                                  : static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+  const auto low = static_cast<std::uint32_t>(bits), high = static_cast<std::uint32_t>(bits >> 32);
+  apart = low != high;
+  if (!apart) return fmt::format("(int)0x{:08x}u", low);
+  return fmt::format("(int)(c{} == 0 ? 0x{:08x}u : 0x{:08x}u)", s.space.size(), low, high);
+}
+
 /// The pad value as the register that a program reads, or as the bits of a word.
-Result<std::string> fill_text(const Stage& s, DType type, bool raw) {
+std::string fill_text(const Stage& s, DType type, bool raw) {
   const auto* pad = std::get_if<ir::Pad>(&s.anchor.facts);
   const auto value = static_cast<float>(pad == nullptr ? 0 : pad->value);
   std::int32_t bits = static_cast<std::int32_t>(value);
@@ -48,8 +61,7 @@ Result<std::string> fill_text(const Stage& s, DType type, bool raw) {
       if (!raw) return float_text(bf16_to_f32(f32_to_bf16(value)));
       bits = f32_to_bf16(value);
       break;
-    default:
-      if (ir::size_of(type) == 8 && bits != 0) return refuse(fmt::format("padding value of {}", ir::name_of(type)), value, "0");
+    default: break;
   }
   return fmt::format("(int)0x{:08x}u", static_cast<std::uint32_t>(bits));
 }
@@ -77,7 +89,8 @@ class MoveFamily final : public ElementFamily {
     region::TensorRef x = whole.anchor.inputs[0];
     OCTAVO_TRY(region::MoveSource source, region::move_source(whole));
     OCTAVO_TRY(const MovedStage moved, moved_stage(whole, x.dtype));
-    OCTAVO_TRY(const std::string fill, fill_text(whole, x.dtype, moved.raw));
+    bool apart = false;
+    const std::string fill = moved.pairs ? fill_of_pairs(whole, x.dtype, apart) : fill_text(whole, x.dtype, moved.raw);
     const Stage& s = moved.stage;
     if (moved.raw) x = as_words(x);
     if (moved.pairs) {
@@ -135,7 +148,7 @@ class MoveFamily final : public ElementFamily {
           "    if ({}) {{\n      {};\n    }} else {{\n      for (int v = 0; v < kRun; ++v) acc[v] = {};\n    }}\n  }}\n", inside,
           load, fill);
     }
-    return element_kernel(s, std::move(anchor), {along});
+    return element_kernel(s, std::move(anchor), {along}, apart && !inside.empty() ? 1 : 16);
   }
 
  private:

@@ -375,6 +375,9 @@ OCTAVO_LIBRARY(atanh)
 OCTAVO_DEVICE float octavo_fmod(float a, float b) {
   return __builtin_fmodf(a, b);
 }
+OCTAVO_DEVICE double octavo_fmod(double a, double b) {
+  return __builtin_fmod(a, b);
+}
 OCTAVO_DEVICE float octavo_exp2(float v) {
   const float r = __builtin_exp2f(v);
   return r < 1.17549435e-38f ? 0.0f : r;

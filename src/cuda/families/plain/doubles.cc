@@ -24,6 +24,7 @@ std::string arithmetic(const Stage& s) {
     case Op::max: return "a != a ? a : b != b ? b : a > b ? a : b";
     case Op::min: return "a != a ? a : b != b ? b : a < b ? a : b";
     case Op::prelu: return "a < 0.0 ? a * b : a";
+    case Op::mod: return s.anchor.as<ir::Remainder>().fmod ? "octavo_fmod(a, b)" : "octavo_remainder(a, b)";
     default: return "";
   }
 }
@@ -116,6 +117,12 @@ class DoublesFamily final : public PlainFamily {
       return pass(fmt::format("  octavo_put0(t, i, {} {} {} ? 1ll : 0ll);\n", wide ? read(0) : "octavo_x0(t, i)", comparison(op),
                               wide ? read(1) : "octavo_x1(t, i)"));
     }
+    t.functions = R"(// The sign of the divisor.
+OCTAVO_DEVICE double octavo_remainder(double a, double b) {
+  const double r = octavo_fmod(a, b);
+  return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+)";
     if (const std::string f = arithmetic(s); !f.empty())
       return pass(fmt::format("  const double a = {}, b = {};\n{}({}){}", read(0), read(1), give, f, end));
     program::Program p;
@@ -136,8 +143,8 @@ class DoublesFamily final : public PlainFamily {
 
  private:
   static std::vector<Op> operators() {
-    std::vector<Op> out{Op::cast, Op::add,   Op::sub,  Op::mul,        Op::div,     Op::max,           Op::min, Op::prelu,
-                        Op::pow,  Op::equal, Op::less, Op::less_equal, Op::greater, Op::greater_equal, Op::clip};
+    std::vector<Op> out{Op::cast, Op::add, Op::sub,   Op::mul,  Op::div,        Op::max,     Op::min,           Op::prelu,
+                        Op::mod,  Op::pow, Op::equal, Op::less, Op::less_equal, Op::greater, Op::greater_equal, Op::clip};
     for (int op = static_cast<int>(Op::relu); op <= static_cast<int>(Op::cos); ++op) {
       if (static_cast<Op>(op) != Op::clip) out.push_back(static_cast<Op>(op));
     }

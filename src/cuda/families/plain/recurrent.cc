@@ -1,5 +1,6 @@
-// recurrent: RNN, GRU and LSTM step by step, a block for each direction of each sequence; a thread computes every so manieth element of the state. The
-// operations are the reference's in their order, so the bits are the same.
+// recurrent: RNN, GRU and LSTM. The products of all inputs first, a thread an element; then step by step a block for each direction of each sequence, in which
+// a thread computes every so manieth sum of the gates, and then every so manieth element of the state. The operations are the reference's in their order,
+// so the bits are the same.
 #include <algorithm>
 
 #include "cuda/families/float_function.h"
@@ -28,18 +29,22 @@ OCTAVO_DEVICE float octavo_bias(const OctavoTensors& t, int d, int row, int seco
   return octavo_x3(t, ((long long)d * 2 + second) * kRows + row);
 }
 OCTAVO_DEVICE float octavo_peephole(const OctavoTensors& t, int d, int row) { return octavo_x7(t, (long long)d * 3 * kHidden + row); }
-// W x + R h + both biases.
-OCTAVO_DEVICE float octavo_sum(const OctavoTensors& t, int d, int row, long long x, const float* h) {
-  return octavo_clipped(octavo_state(t, d, row, h, octavo_input(t, d, row, x, 0.0f)) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1));
-}
 )";
 
-// State h, and where it is written; c of an LSTM, z and what is kept of the state of a GRU.
+// Scratch memory: of each block the state, the next one, two more vectors of this length, and the sums of the gates; then the products of all inputs, of each
+// block and step.
+constexpr const char* kRecurrentProducts = R"(
+  const long long row = i % kRows, at = i / kRows % kSteps, n = i / ((long long)kRows * kSteps) % kBatch, d = i / ((long long)kRows * kSteps * kBatch);
+  const long long x = (kBatchFirst ? n * kSteps + at : at * kBatch + n) * kInputs;
+  ((float*)t.w)[kStates + i] = octavo_input(t, (int)d, (int)row, x, 0.0f);
+)";
+
+// `first`: c of an LSTM, z of a GRU; `second`: what a GRU keeps of the state.
 constexpr const char* kRecurrentBegin = R"(
   const int mine = octavo_thread(), d = octavo_block() / kBatch, n = octavo_block() % kBatch;
-  float* h = (float*)t.w + (long long)octavo_block() * 4 * kHidden;
+  float* h = (float*)t.w + (long long)octavo_block() * (4 * kHidden + kRows);
   float* next = h + kHidden;
-  float *const first = h + 2 * kHidden, *const second = h + 3 * kHidden;
+  float *const first = h + 2 * kHidden, *const second = h + 3 * kHidden, *const sums = h + 4 * kHidden;
   const bool back = kReverse || d == 1;
   const long long state = (kBatchFirst ? (long long)n * kDirections + d : (long long)d * kBatch + n) * kHidden;
   const long long given = octavo_x4(t, n), length = given < 0 ? 0 : given > kSteps ? kSteps : given;
@@ -47,29 +52,31 @@ constexpr const char* kRecurrentBegin = R"(
   octavo_barrier();
   for (long long step = 0; step < length; ++step) {
     const long long at = back ? length - 1 - step : step;
-    const long long x = (kBatchFirst ? n * (long long)kSteps + at : at * kBatch + n) * kInputs;
+    const float* const products = (const float*)t.w + kStates + ((long long)octavo_block() * kSteps + at) * kRows;
     const long long y = (kBatchFirst ? (n * (long long)kSteps + at) * kDirections + d : (at * kDirections + d) * kBatch + n) * kHidden;
+    for (int row = mine; row < kSummed; row += kBlock) {
+      sums[row] = kApart && row >= 2 * kHidden
+                      ? octavo_state(t, d, row, h, 0.0f) + octavo_bias(t, d, row, 1)
+                      : octavo_state(t, d, row, h, products[row]) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
+    }
+    octavo_barrier();
 )";
 
 constexpr const char* kRecurrentRnn = R"(
-    for (int j = mine; j < kHidden; j += kBlock) next[j] = octavo_act0(d, octavo_sum(t, d, j, x, h));
+    for (int j = mine; j < kHidden; j += kBlock) next[j] = octavo_act0(d, octavo_clipped(sums[j]));
 )";
 
 constexpr const char* kRecurrentGru = R"(
     for (int j = mine; j < kHidden; j += kBlock) {
-      first[j] = octavo_act0(d, octavo_sum(t, d, j, x, h));
-      const float reset = octavo_act0(d, octavo_sum(t, d, kHidden + j, x, h));
-      second[j] = kBeforeReset ? reset : reset * h[j];
+      first[j] = octavo_act0(d, octavo_clipped(sums[j]));
+      const float reset = octavo_act0(d, octavo_clipped(sums[kHidden + j]));
+      second[j] = kApart ? reset : reset * h[j];
     }
     octavo_barrier();
     for (int j = mine; j < kHidden; j += kBlock) {
       const int row = 2 * kHidden + j;
-      float s = octavo_input(t, d, row, x, 0.0f);
-      if (kBeforeReset) {
-        s = s + second[j] * (octavo_state(t, d, row, h, 0.0f) + octavo_bias(t, d, row, 1)) + octavo_bias(t, d, row, 0);
-      } else {
-        s = octavo_state(t, d, row, second, s) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
-      }
+      const float s = kApart ? products[row] + second[j] * sums[row] + octavo_bias(t, d, row, 0)
+                             : octavo_state(t, d, row, second, products[row]) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
       const float candidate = octavo_act1(d, octavo_clipped(s));
       next[j] = (1.0f - first[j]) * candidate + first[j] * h[j];
     }
@@ -79,20 +86,14 @@ constexpr const char* kRecurrentGru = R"(
 constexpr const char* kRecurrentLstm = R"(
     for (int j = mine; j < kHidden; j += kBlock) {
       const float c = first[j];
-      const float i = octavo_act0(d, octavo_gate(t, d, j, x, h, octavo_peephole(t, d, j) * c));
-      const float f = kInputForget ? 1.0f - i : octavo_act0(d, octavo_gate(t, d, 2 * kHidden + j, x, h, octavo_peephole(t, d, 2 * kHidden + j) * c));
-      const float g = octavo_act1(d, octavo_sum(t, d, 3 * kHidden + j, x, h));
+      const float i = octavo_act0(d, octavo_clipped(sums[j] + octavo_peephole(t, d, j) * c));
+      const float f = kInputForget ? 1.0f - i : octavo_act0(d, octavo_clipped(sums[2 * kHidden + j] + octavo_peephole(t, d, 2 * kHidden + j) * c));
+      const float g = octavo_act1(d, octavo_clipped(sums[3 * kHidden + j]));
       const float state_of = f * c + i * g;
-      const float o = octavo_act0(d, octavo_gate(t, d, kHidden + j, x, h, octavo_peephole(t, d, kHidden + j) * state_of));
+      const float o = octavo_act0(d, octavo_clipped(sums[kHidden + j] + octavo_peephole(t, d, kHidden + j) * state_of));
       next[j] = o * octavo_act2(d, state_of);
       first[j] = state_of;
     }
-)";
-
-constexpr const char* kRecurrentGate = R"(
-OCTAVO_DEVICE float octavo_gate(const OctavoTensors& t, int d, int row, long long x, const float* h, float more) {
-  return octavo_clipped(octavo_state(t, d, row, h, octavo_input(t, d, row, x, 0.0f)) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1) + more);
-}
 )";
 
 constexpr const char* kRecurrentEnd = R"(
@@ -147,21 +148,25 @@ class RecurrentFamily final : public PlainFamily {
     const std::vector<ir::CellActivation> all = ir::activations_of(facts);
     if (static_cast<std::int64_t>(all.size()) < functions * z.directions)
       return fail(ErrorKind::bad_engine, fmt::format("recurrent: {} activations", all.size()));
-    PlainPass zero{"  octavo_put0(t, i, 0.0f);\n", z.steps * z.batch * z.directions * z.hidden};
+    const std::int64_t rows = gates_of(facts.cell) * z.hidden, blocks = z.directions * z.batch;
+    // The products of a GRU's candidate with the state apart from those with the input; or after the others.
+    const bool gru = facts.cell == CellKind::gru, apart = gru && facts.linear_before_reset;
+    const PlainPass zero{"  octavo_put0(t, i, 0.0f);\n", z.steps * blocks * z.hidden},
+        products{kRecurrentProducts, blocks * z.steps * rows};
     PlainPass run;
     run.whole_blocks = true;
-    run.block = static_cast<int>(std::min<std::int64_t>(up(z.hidden, 32), 512));
-    run.threads = z.directions * z.batch * run.block;
+    run.block = static_cast<int>(std::min<std::int64_t>(up(rows, 32), 1024));
+    run.threads = blocks * run.block;
     PlainText t;
     t.functions = fmt::format(
-        "constexpr int kBlock = {}, kSteps = {}, kBatch = {}, kInputs = {}, kHidden = {}, kDirections = {}, kRows = {};\nconstexpr "
-        "bool "
-        "kBatchFirst = {}, kReverse = {}, kBeforeReset = {}, kInputForget = {};\n#define kClip {}\n",
-        run.block, z.steps, z.batch, z.inputs, z.hidden, z.directions, gates_of(facts.cell) * z.hidden, facts.layout,
-        facts.direction == ir::Direction::reverse, facts.linear_before_reset, facts.input_forget,
+        "constexpr int kBlock = {}, kSteps = {}, kBatch = {}, kInputs = {}, kHidden = {}, kDirections = {}, kRows = {}, kSummed = "
+        "{};\n"
+        "constexpr long long kStates = {};\nconstexpr bool kBatchFirst = {}, kReverse = {}, kApart = {}, kInputForget = "
+        "{};\n#define kClip {}\n",
+        run.block, z.steps, z.batch, z.inputs, z.hidden, z.directions, rows, gru && !apart ? 2 * z.hidden : rows,
+        blocks * (4 * z.hidden + rows), facts.layout, facts.direction == ir::Direction::reverse, apart, facts.input_forget,
         float_text(static_cast<float>(facts.clip)));
     t.functions += kRecurrentFunctions;
-    if (facts.cell == CellKind::lstm) t.functions += kRecurrentGate;
     for (int f = 0; f < functions; ++f) {
       for (std::int64_t d = 0; d < z.directions; ++d)
         t.functions += activation(fmt::format("octavo_act{}_{}", f, d), all[static_cast<std::size_t>(d * functions + f)]);
@@ -172,10 +177,10 @@ class RecurrentFamily final : public PlainFamily {
     }
     const char* cell = facts.cell == CellKind::lstm ? kRecurrentLstm : facts.cell == CellKind::gru ? kRecurrentGru : kRecurrentRnn;
     run.body = std::string(kRecurrentBegin) + cell + kRecurrentEnd;
-    t.scratch_bytes = 4 * 4 * z.hidden * z.directions * z.batch;
-    t.passes = {zero, run};
-    t.chain = static_cast<double>(z.steps * gates_of(facts.cell) * (z.inputs + z.hidden)) *
-              static_cast<double>((z.hidden + run.block - 1) / run.block);
+    t.scratch_bytes = 4 * blocks * (4 * z.hidden + rows + z.steps * rows);
+    t.passes = {zero, products, run};
+    t.work = static_cast<double>(blocks * z.steps * rows * z.inputs);
+    t.chain = static_cast<double>(z.steps * z.hidden * ((rows + run.block - 1) / run.block + (gru && !apart ? 1 : 0)));
     return t;
   }
 

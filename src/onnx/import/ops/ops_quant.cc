@@ -164,7 +164,9 @@ Status dequantize_linear(NodeContext& n) {
   if (n.has(2) && n.declared(2) != type)
     return n.bad("the zero point is {}, the codes are {}", ir::name_of(n.declared(2)), ir::name_of(type));
   const DType rounded_to = output.value_or(scale_type(n, 1));
-  if (written_out(type, block)) return dequantize_written_out(n, type, axis, block, rounded_to);
+  // Codes of 32 bits are biases, which are constants; computed ones have no node of their own.
+  const bool computed = type == DType::s32 && !n.graph().is_constant(n.in(0));
+  if (written_out(type, block) || computed) return dequantize_written_out(n, type, axis, block, rounded_to);
   OCTAVO_CHECK(check_code_type(n, type, true));
   if (!params_known(n, 1, 2)) {
     OCTAVO_TRY(const auto params, run_time_params(n, type));
