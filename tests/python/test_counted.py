@@ -99,6 +99,39 @@ def test_a_detectors_head(threads):
         same(engine.run(feed), dict(zip(names, reference.run(None, feed), strict=True)), f"{keep} boxes")
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_int8_rows_do_not_depend_on_how_many_there_are(threads):
+    """A product of matrices and a convolution on codes: each row is equal bit for bit to the same row of a run that keeps all."""
+    rng = np.random.default_rng(7)
+    zero = {"z8": np.int8(0), "zu": np.uint8(128)}
+    constants = {**zero, "zero": np.int64([0]), "sx": np.float32(0.03), "sy": np.float32(0.2), "sw": np.float32(0.01),
+                 "w": rng.integers(-127, 128, (64, 48)).astype(np.int8), "k": rng.integers(-127, 128, (24, 8, 3, 3)).astype(np.int8)}
+
+    def codes(x, y, scale):
+        return [node("QuantizeLinear", [x, scale, "zu"], [f"{y}q"]), node("DequantizeLinear", [f"{y}q", scale, "zu"], [y])]
+
+    nodes = [node("NonZero", ["keep"], ["nz"]), node("Squeeze", ["nz", "zero"], ["at"]), node("Gather", ["features", "at"], ["f"], axis=0), *codes("f", "fd", "sx"),
+             node("DequantizeLinear", ["w", "sw", "z8"], ["wd"]), node("MatMul", ["fd", "wd"], ["m"]), *codes("m", "md", "sy"), node("Relu", ["md"], ["rows"]),
+             node("Gather", ["crops", "at"], ["c"], axis=0), *codes("c", "cd", "sx"), node("DequantizeLinear", ["k", "sw", "z8"], ["kd"]),
+             node("Conv", ["cd", "kd"], ["n"], pads=[1, 1, 1, 1]), *codes("n", "images", "sy")]
+    data = model(nodes, [value("keep", F32, [BOXES]), value("features", F32, [BOXES, 64]), value("crops", F32, [BOXES, 8, 5, 5])],
+                 [value("rows", F32, ["n", 48]), value("images", F32, ["n", 24, 5, 5]), value("at", I64, ["n"])], constants)
+    engine = octavo.build(data, effort=0, threads=threads)
+    assert sum(r["precision"] == "int8" for r in counted_regions(engine)) >= 2
+    feed = {"features": rng.standard_normal((BOXES, 64)).astype(np.float32), "crops": rng.standard_normal((BOXES, 8, 5, 5)).astype(np.float32)}
+    whole = engine.run({**feed, "keep": np.ones(BOXES, np.float32)})
+    assert whole["rows"].shape == (BOXES, 48) and np.ptp(whole["rows"]) > 1
+    for count in (1, 2, 3, 7, 8, 9, 20, 63, 64, 65, 150, 299):
+        keep = np.zeros(BOXES, np.float32)
+        keep[rng.permutation(BOXES)[:count]] = 1
+        got = engine.run({**feed, "keep": keep})
+        at = np.flatnonzero(keep)
+        np.testing.assert_array_equal(got["at"], at)
+        for name in ("rows", "images"):
+            np.testing.assert_array_equal(got[name], whole[name][at], err_msg=f"{name} of {count}")
+
+
+
 def test_explain_names_the_counted_dimension():
     engine = octavo.build(detector(), effort=0)
     regions = counted_regions(engine)

@@ -1,7 +1,9 @@
 """Engines of models with open dimensions: what a run with new shapes takes over, and that it times nothing."""
 import importlib.util
+import json
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -90,6 +92,37 @@ def encoder_file(encoder, folder, *more):
 
 def octavo_command(*arguments):
     return subprocess.run([sys.executable, "-m", "octavo", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_a_second_tuned_shape_takes_the_packed_constants_of_the_first(encoder, tmp_path):
+    """With times by which it costs 3 %: for 80 rows the first tactic is the fastest by far, for 20 rows the last one by a little."""
+    profiles = {name: ((1, 1), (4, 20), (8, 64)) for name in ("ids", "mask")}
+    cache, second = tmp_path / "times.txt", {"ids": (1, 20), "mask": (1, 20)}
+
+    def tuned():
+        engine = octavo.build(encoder, profiles=profiles, effort=1, threads=2, timing_cache=str(cache))
+        octavo.tune(engine, second)
+        return engine
+
+    tuned()
+    lines, tactics = cache.read_text().splitlines(), {}
+    parts = [re.match(r"(\S+ t\d+)\s+[\d.]+ us\s+(\S+) \| (conv float f32\[(80|20),.*)", line) for line in lines]
+    for m in filter(None, parts):
+        tactics.setdefault(m[3], []).append(m[2])
+    for i, m in enumerate(parts):
+        if m is not None:
+            order = sorted(tactics[m[3]])
+            fast = {"80": {order[0]: 10}, "20": {order[0]: 10.3, order[-1]: 10}}[m[4]]
+            lines[i] = f"{m[1]} {fast.get(m[2], 20):9.2f} us     {m[2]} | {m[3]}"
+    cache.write_text("\n".join(lines) + "\n")
+    engine = tuned()
+    products = [[r for r in json.loads(engine.at(shapes).explain(True))["regions"] if r["key"].startswith("conv float")]
+                for shapes in ({"ids": (4, 20), "mask": (4, 20)}, second)]
+    said = "its constants are those of the plan for ids [4,20], mask [4,20]"
+    shared = [any(said in a["reason"] for a in r["alternatives"] if a["tactic"] == r["tactic"]) for r in products[1]]
+    assert any(shared)
+    assert [r["tactic"] for r, s in zip(products[0], shared, strict=True) if s] == [r["tactic"] for r, s in zip(products[1], shared, strict=True) if s]
+
 
 
 @pytest.mark.parametrize("more", [(), ("--no-model",)])

@@ -1,6 +1,6 @@
 // Sizes that data decide, behind their source: how many of the first elements of each value matter to any result of the model. Import gives every value of such a size
 // room for the most (onnx/import/sizes.h). What reads it ignores the elements behind the last one, and so do all values before it that only such readers have.
-// Found from the results backwards: an operator that needs the first n rows of its result needs the first n rows of its operand, or all of it.
+// Found from the results backwards (plan/layout/needs.h).
 #pragma once
 
 #include <set>
