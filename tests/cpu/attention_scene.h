@@ -24,6 +24,7 @@ struct Forms {
   enum { nothing, product, quotient } after = nothing;
   float by = 1;
   bool mask = false, scaled = false;
+  bool guarded = false;  ///< behind softmax NaN becomes 0, and what is left is rounded again
   float probability = 1.0F / 255;
   std::array<std::int32_t, 4> zero{128, 128, 128, 128};  ///< of queries, keys, probabilities, values
 };
@@ -78,7 +79,15 @@ inline void set(Scene& s, const Sizes& n, const Forms& forms, bool between) {
   if (forms.scaled) e = q.push(Op::mul, e, q.imm_f(0.7F));
   const std::int32_t zero = forms.zero[2];
   e = clamped(q, e, forms.probability, static_cast<float>(-zero), static_cast<float>(255 - zero));
-  q.outputs = {{zero == 0 ? e : q.push(Op::add_i, e, q.imm_i(zero)), DType::u8}};
+  if (zero != 0 || forms.guarded) e = q.push(Op::add_i, e, q.imm_i(zero));
+  if (forms.guarded) {
+    const int one = q.imm_f(1), none = q.imm_f(0), number = q.push(Op::sel_eq, 0, 0, one, none);
+    const int value = q.push(Op::mul, q.imm_f(forms.probability), q.push(Op::i2f, q.push(Op::sub_i, e, q.imm_i(zero))));
+    const int kept = q.push(Op::sel_eq, q.push(Op::sub, one, number), none, value, none);
+    e = clamped(q, kept, forms.probability, static_cast<float>(-zero), static_cast<float>(255 - zero));
+    e = q.push(Op::add_i, e, q.imm_i(zero));
+  }
+  q.outputs = {{e, DType::u8}};
   softmax.stores = {codes(scores.space, {}, zero)};
 
   product.anchor.inputs = {softmax.stores[0], codes({n.batch, n.heads, n.keys, n.columns}, heads_between, forms.zero[3])};

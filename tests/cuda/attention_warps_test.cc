@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
 #include <set>
 
 #include "cpu/attention_scene.h"
@@ -23,6 +25,12 @@ const cuda::Target kSm80{"sm_80", 108, 163 * 1024};
 std::string attend(const attention::Sizes& n, const attention::Forms& forms, int warps, unsigned seed = 3, const Edit& edit = {}) {
   Scene s(seed);
   attention::set(s, n, forms, true);
+  if (forms.mask && forms.guarded) {  // the first query may attend nothing
+    const region::TensorRef& mask = s.region().stages[0].operands[0].ref;
+    auto& bytes = s.memory[static_cast<std::size_t>(mask.buffer)];
+    const float none = -std::numeric_limits<float>::infinity();
+    for (std::int64_t k = 0; k < n.keys; ++k) std::memcpy(bytes.data() + mask.offset + 4 * k, &none, 4);
+  }
   whole_words(s);
   return run_emulated(s, cuda::attention_warps_family(), cuda::spell(AttentionWarpsTile{warps}), 0, edit, reference_region, kSm80);
 }
@@ -71,6 +79,14 @@ TEST_F(AttentionWarps, ProgramsOfScores) {
         EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, 1, seed++), "") << step << " " << mask;
       }
     }
+  }
+}
+
+TEST_F(AttentionWarps, RowsThatAttendNothing) {
+  for (const std::int32_t zero : {0, 128}) {
+    attention::Forms forms = forms_of(64, 0.05F);
+    forms.mask = forms.guarded = true, forms.zero[2] = zero, forms.probability = 0.004F;
+    EXPECT_EQ(attend({2, 2, 20, 40, 64, 32}, forms, 2, 8), "") << zero;
   }
 }
 

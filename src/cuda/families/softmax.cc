@@ -1,9 +1,10 @@
 // softmax: softmax and log_softmax of floats along one axis, in two launches: the largest element and the sum of each row into the
-// workspace, then each result by itself. A short row is one thread's; a long one is a block's, which adds the exponentials in the
-// reference's order as long as they fit its shared memory. exp and log are the named functions of program/math.h.
+// workspace, then each result by itself. A short row is one thread's; a long one is a block's, as long as it fits its shared memory. Both add the
+// exponentials in the reference's order. exp and log are the named functions of program/math.h.
 #include "cuda/cost_model.h"
 #include "cuda/families/element_family.h"
 #include "cuda/families/float_function.h"
+#include "cuda/text/sums.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -33,7 +34,7 @@ constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const un
   out[1] = {sum};
 }}
 )";
-// A block a row.
+// A block a row, a thread a block of its sum.
 constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w{open}) {{
   octavo_wait_for_previous();
   __shared__ float row[{extent}], parts[256];
@@ -51,8 +52,13 @@ constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const uns
   for (int i = 0; i < 256; ++i) largest = octavo_gt(parts[i], largest, parts[i], largest);
   for (int i = octavo_thread(); i < {extent}; i += 256) row[i] = octavo_exp(__fsub_rn(row[i], largest));
   octavo_barrier();
+  if (octavo_thread() * {block} < {extent}) {{
+    for (int i = octavo_thread() * {block}; i < {extent} && i < octavo_thread() * {block} + {block}; ++i) sum = __fadd_rn(sum, row[i]);
+    parts[octavo_thread()] = sum;
+  }}
+  octavo_barrier();
   if (octavo_thread() != 0) return;
-  for (int i = 0; i < {extent}; ++i) sum = __fadd_rn(sum, row[i]);
+  sum = octavo_total(parts);
   out[0] = largest;
   out[1] = {sum};
 }}
@@ -61,6 +67,7 @@ constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const uns
 class SoftmaxFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "softmax"; }
+  int version() const override { return 2; }
   bool about(const Region& r) const override {
     return is_single(r) && (only(r).anchor.op == Op::softmax || only(r).anchor.op == Op::log_softmax) &&
            only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
@@ -101,11 +108,12 @@ class SoftmaxFamily final : public ElementFamily {
     anchor.workspace_bytes = rows * 8;
     anchor.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
                        float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); });
+    if (!brief) anchor.functions += total_of_blocks(parts(extent, kSumBlock));
     const std::string all = before.put({rows, open_step}, "u");
-    anchor.functions +=
-        fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all), fmt::arg("open", before.parameters()),
-                    fmt::arg("split", split), fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
-                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
+    anchor.functions += fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all),
+                                    fmt::arg("open", before.parameters()), fmt::arg("split", split), fmt::arg("extent", extent),
+                                    fmt::arg("block", kSumBlock), fmt::arg("step", x.strides[a] * size),
+                                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
     Launch l = launch_of("octavo_rows", brief ? (rows + 255) / 256 : rows, 256);
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     before.add_to(l);

@@ -32,20 +32,45 @@ struct WarpsShape : CodesShape {
   bool near = false;        ///< no two scores are further apart than 86
 };
 
+/// Does the program give the span's code for every accumulator that is a number? What exporters put behind a softmax against rows that may attend nothing
+/// asks for NaN alone, and rounds a code again.
+bool gives_code_of(const program::Program& p, const program::RequantizeSpan& span, const Rounded& r) {
+  program::Program q = p;
+  q.spans.clear();
+  q.code[static_cast<std::size_t>(span.result)] = {program::Op::acc_i};
+  for (std::size_t i = 0; i < q.code.size(); ++i) {
+    const program::Instr in = q.code[i];
+    if (in.op != program::Op::sel_eq || in.args[0] != span.x || in.args[1] != span.x) continue;  // else it is NaN
+    const auto self = static_cast<int>(i);
+    for (program::Instr& user : q.code) std::replace(user.args.begin(), user.args.end(), self, in.args[2]);
+    for (program::Output& o : q.outputs) o.value = o.value == self ? in.args[2] : o.value;
+  }
+  q = program::simplify(q);
+  for (const program::Op other : {program::Op::acc_f, program::Op::load_f, program::Op::load_i}) {
+    if (program::uses(q, other)) return false;
+  }
+  std::vector<program::Scalar> out(1), none(static_cast<std::size_t>(q.operand_count)), scratch;
+  for (std::int32_t code = r.first + r.zero; code <= r.last + r.zero; ++code) {
+    program::Scalar acc{};
+    acc.i = code;
+    program::interpret(q, acc, none, out, scratch);
+    if (out[0].i != code) return false;
+  }
+  return true;
+}
+
 /// Of the program of the probabilities.
 Result<Rounded> read_codes(const program::Program& p) {
   const auto no = [] {
     return refuse("program of the probabilities", "another", "a division by a constant, a rounding and bounds");
   };
+  if (p.outputs.size() != 1 || p.outputs[0].type != ir::DType::u8) return no();
   for (const program::Span& s : p.spans) {
     const auto* span = std::get_if<program::RequantizeSpan>(&s);
-    if (span == nullptr || p.outputs.size() != 1 || p.outputs[0].value != span->result || p.outputs[0].type != ir::DType::u8)
-      continue;
+    if (span == nullptr || p.code[static_cast<std::size_t>(span->x)].op != program::Op::acc_f) continue;
     const auto r = rounded_by(*span);
     // Codes less their zero point are bytes without a sign; a multiple of the step stays where floats are integers.
-    if (!r || p.code[static_cast<std::size_t>(span->x)].op != program::Op::acc_f || r->first > 0 || r->last < 0 || r->zero < 0 ||
-        r->last > 255 - r->zero)
-      return no();
+    if (!r || r->first > 0 || r->last < 0 || r->zero < 0 || r->last > 255 - r->zero || !gives_code_of(p, *span, *r)) return no();
     if (!(r->step >= 1e-6F && r->step <= 1e6F))
       return refuse("step of the probabilities", fmt::format("{}", r->step), "1e-6 to 1e6");
     return *r;
