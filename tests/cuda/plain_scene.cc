@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "cuda/families/families.h"
+#include "ir/small_types.h"
 
 namespace octavo::testing {
 namespace {
@@ -439,6 +440,34 @@ void doubles(Scene& s, int size) {
   store(s, from ? other : DType::f64, x);
 }
 
+void small_floats(Scene& s, int size) {
+  constexpr DType kSmall[] = {DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::f4e2m1};
+  constexpr DType kOther[] = {DType::f32, DType::f64, DType::boolean, DType::s8,  DType::u8,
+                              DType::s16, DType::s32, DType::u32,     DType::s64, DType::u64};
+  const DType small = kSmall[s.pick(0, 4)], other = s.pick(0, 2) == 0   ? kSmall[s.pick(0, 4)]
+                                                    : s.pick(0, 1) == 0 ? DType::f32
+                                                                        : kOther[s.pick(0, 9)];
+  const Shape x = shape_of(s, 3, 4 * size);
+  const auto codes = [&s](DType t) { return wholes(s, 0, t == DType::f4e2m1 ? 15 : 255); };
+  // Values on and beside the middle of two codes, and beyond all of them.
+  const auto values = [&s, small]() -> double {
+    if (s.pick(0, 19) == 0)
+      return s.pick(0, 1) == 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+    const auto code = [&] {
+      return ir::small_to_f32(small, static_cast<std::uint8_t>(s.pick(0, small == DType::f4e2m1 ? 14 : 254)));
+    };
+    const float at = code();
+    const double v = s.pick(0, 1) == 0 ? static_cast<double>(at) * (1 + s.pick(0, 4) / 32.0)
+                                       : static_cast<double>(at) + static_cast<double>(code());
+    return s.pick(0, 9) == 0 ? v * 300 : v;
+  };
+  const bool from = s.pick(0, 1) == 0;
+  set(s, Op::cast, ir::Cast{.to = from ? other : small, .saturate = s.pick(0, 1) == 0});
+  const bool whole = other != DType::f32 && other != DType::f64;
+  s.stage().anchor.inputs = {from ? filled(s, small, x, codes(small)) : filled(s, other, x, whole ? codes(other) : values)};
+  store(s, from ? other : small, x);
+}
+
 void bit_cast(Scene& s, int size) {
   constexpr DType kFrom[] = {DType::s8, DType::f16, DType::s32, DType::u64, DType::u32},
                   kTo[] = {DType::u8, DType::u16, DType::f32, DType::f64, DType::s32};
@@ -475,6 +504,7 @@ const std::vector<PlainCase>& plain_cases() {
       {"bit_cast", cuda::bit_cast_family, bit_cast},
       {"affine", cuda::affine_family, affine},
       {"doubles", cuda::doubles_family, doubles},
+      {"small_floats", cuda::small_floats_family, small_floats},
   };
   return all;
 }

@@ -81,6 +81,7 @@ TEST_F(PlainMistakes, AreFound) {
   EXPECT_TRUE(found("det", "d = -d;", "")) << "exchanged rows";
   EXPECT_TRUE(found("affine", "octavo_x2(t, channel)", "octavo_x1(t, channel)")) << "the factor is the summand";
   EXPECT_TRUE(found("doubles", "(double)octavo_x0(t, i)", "(double)(float)(int)octavo_x0(t, i)")) << "casts through 32 bits";
+  EXPECT_TRUE(found("small_floats", "const float steps = rintf(", "const float steps = floorf(")) << "towards zero";
   EXPECT_TRUE(found("deform_conv", "q / 2 != 0 ? ly", "q % 2 != 0 ? ly")) << "weights of other neighbours";
 }
 

@@ -1,5 +1,5 @@
-// arg_max: the position of the largest element along one dimension, the first or the last of equal ones. A block a result: its threads look at every
-// so manieth element, and join what they found.
+// arg_max: the position of the largest element along one dimension, the first or the last of equal ones. A block a result: its threads share the
+// elements, and join what they found.
 #include <algorithm>
 
 #include "cuda/families/plain/plain.h"

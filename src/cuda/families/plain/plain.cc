@@ -4,6 +4,7 @@
 
 #include "cuda/cost_model.h"
 #include "cuda/text/emit_cuda.h"
+#include "ir/small_types.h"
 #include "region/store_results.h"
 #include "region/tensor_ref.h"
 
@@ -31,7 +32,7 @@ std::string_view stored_type(DType t) {
     case DType::u32: return "unsigned";
     case DType::s64: return "long long";
     case DType::u64: return "unsigned long long";
-    default: return "";
+    default: return ir::is_small_float(t) ? "unsigned char" : "";
   }
 }
 std::string_view bits_type(DType t) {
@@ -164,10 +165,11 @@ Result<PlainKernel> PlainFamily::match(const Region& region, const Plan&, const 
   const Stage& s = only(region);
   PlainKernel k;
   k.stores = s.stores, k.space = s.space;
+  const auto can_hold = [&](DType t) { return !stored_type(t).empty() && (small_floats_ || !ir::is_small_float(t)); };
   OCTAVO_TRY(k.inputs, inputs(s));
   for (const TensorRef& x : k.inputs) {
     if (x.quantizer) return refuse("an input", "codes", "values");
-    if (stored_type(x.dtype).empty())
+    if (!can_hold(x.dtype))
       return refuse("type of an input", ir::name_of(x.dtype), "integers of 8 to 64 bits, bool, or floats of 16 to 64");
   }
   OCTAVO_TRY(const std::vector<ir::Shape> shapes, this->shapes(s));
@@ -185,7 +187,7 @@ Result<PlainKernel> PlainFamily::match(const Region& region, const Plan&, const 
       const std::size_t r = region::result_of_store(s.anchor, i);
       if (r >= shapes.size()) return fail(ErrorKind::bad_engine, fmt::format("result {} of {}", r, ir::name_of(s.anchor.op)));
       if (k.stores[i].dims != shapes[r]) return misfit(k.stores[i].dims, shapes[r]);
-      if (k.stores[i].quantizer || stored_type(k.stores[i].dtype).empty())
+      if (k.stores[i].quantizer || !can_hold(k.stores[i].dtype))
         return refuse("type of a result", ir::name_of(k.stores[i].dtype), "integers of 8 to 64 bits, bool, or floats of 16 to 64");
       k.results.push_back(r);
     }

@@ -55,8 +55,9 @@ class PlainFamily : public FamilyOf<PlainKernel> {
 
  protected:
   /// For these operators, with so many inputs; 0: any number.
-  PlainFamily(std::string_view name, std::vector<ir::Op> ops, std::size_t inputs)
-      : name_(name), ops_(std::move(ops)), inputs_(inputs) {}
+  /// `small_floats`: they may be read and stored, as bits.
+  PlainFamily(std::string_view name, std::vector<ir::Op> ops, std::size_t inputs, bool small_floats = false)
+      : name_(name), ops_(std::move(ops)), inputs_(inputs), small_floats_(small_floats) {}
   /// The shapes of the results by the operator and its inputs. Error: `bad_engine`, where these do not fit.
   [[nodiscard]] virtual Result<std::vector<ir::Shape>> shapes(const Stage& stage) const = 0;
   [[nodiscard]] virtual Result<PlainText> text(const Stage& stage) const = 0;
@@ -67,6 +68,7 @@ class PlainFamily : public FamilyOf<PlainKernel> {
   std::string_view name_;
   std::vector<ir::Op> ops_;
   std::size_t inputs_;
+  bool small_floats_;
 };
 
 /// Elements from one element of a dimension to the next, and how many times the dimension's elements follow each other.

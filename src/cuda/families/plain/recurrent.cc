@@ -1,6 +1,5 @@
-// recurrent: RNN, GRU and LSTM. The products of all inputs first, a thread an element; then step by step a block for each direction of each sequence, in which
-// a thread computes every so manieth sum of the gates, and then every so manieth element of the state. The operations are the reference's in their order,
-// so the bits are the same.
+// recurrent: RNN, GRU and LSTM. The products of all inputs first, a thread an element; then step by step a block for each direction of each sequence, whose
+// threads share the sums of the gates, and then the elements of the state. The operations are the reference's in their order, so the bits are the same.
 #include <algorithm>
 
 #include "cuda/families/float_function.h"
