@@ -410,8 +410,13 @@ class OCTAVO_API Context {
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
   /// As Engine::run with memory of the host or the GPU. With a stream, the call puts the work into the stream and does not wait. The results
   /// are complete when the stream has reached this point; until then the context must not run in another stream, and host memory must not
-  /// change. Allocates nothing if the same addresses were used before.
+  /// change. Allocates nothing if the same addresses were used before. Such a call cannot know yet how large results are whose size data decide, nor whether
+  /// data need more than BuildOptions::max_elements: `wait` checks that, and `shape_of` is right after it. Without it, results of such a run may be cut
+  /// off, and nothing says so.
   void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr);
+  /// Returns when what runs in a caller's stream put there has ended, and checks sizes that data decided in it. Without such a run: at once. Errors: bad_input
+  /// where data need more elements than a bound, which names tensor, bound and size; what went wrong in the run; usage while dimensions are open.
+  void wait();
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
     run(std::span<const void* const>(inputs.begin(), inputs.size()), std::span<void* const>(outputs.begin(), outputs.size()));
   }

@@ -55,6 +55,10 @@ void Context::run(std::span<const Memory> inputs, std::span<const Memory> output
   take(impl_->fixed("run").run(in, out, stream));
 }
 
+void Context::wait() {
+  take(impl_->fixed("wait").wait());
+}
+
 std::span<const ConstView> Context::run(std::span<const ConstView> inputs) {
   const std::vector<TensorInfo> declared = impl_->engine.inputs();
   if (inputs.size() != declared.size())

@@ -124,7 +124,7 @@ Result<std::shared_ptr<const OpenModel>> load_open(const std::shared_ptr<const e
     return rebuild_open(file, request);
   }
   OCTAVO_TRY(engine::Engines engines, load_engines(file, request));
-  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(engines)));
+  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(engines), all_providers(), request.rebuild_code));
   return std::shared_ptr<const OpenModel>(std::move(open));
 }
 

@@ -69,6 +69,23 @@ Result<OpenInputs> inputs_from(const json& j, const engine::EngineFile& file) {
   }
 }
 
+/// The machine code that plans of the file share.
+Result<KeptCodes> codes_of(const json& j, const engine::OpenSections& sections, std::size_t plans, const engine::EngineFile& file) {
+  KeptCodes out;
+  const auto section = sections.data.find(static_cast<std::uint32_t>(plans));
+  std::span<const std::byte> left = section == sections.data.end() ? std::span<const std::byte>() : section->second;
+  for (const json& size : j.value("codes", json::array())) {
+    const auto bytes = size.get<std::size_t>();
+    if (bytes > left.size()) return bad(file, "machine code is cut off");
+    auto code = std::make_shared<engine::AlignedBytes>(bytes);
+    std::copy_n(left.begin(), bytes, code->data());
+    out.of.push_back(std::move(code));
+    left = left.subspan(bytes);
+  }
+  if (!left.empty()) return bad(file, fmt::format("{} bytes behind its machine code", left.size()));
+  return out;
+}
+
 }  // namespace
 
 std::string range_text(const ShapeRanges& ranges) {
@@ -108,6 +125,7 @@ Status OpenModel::save(const std::string& path, const engine::Notes& notes, cons
   engine::Engines engines;
   json plans = json::array();
   std::vector<std::vector<std::byte>> data;
+  KeptCodes codes;
   for (const Donor& d : all) {
     for (std::size_t i = 0; i < d.decided.size(); ++i) {
       if (d.bases[i] == nullptr) continue;
@@ -115,12 +133,10 @@ Status OpenModel::save(const std::string& path, const engine::Notes& notes, cons
       json& plan = plans.emplace_back(
           json{{"shapes", d.shapes}, {"decided", plan::to_json(*d.decided[i])}, {"tuned", d.bases[i]->plan().decided_for.empty()}});
       data.emplace_back();
-      if (d.resizers[i] != nullptr && d.bases[i]->plan().devices.size() == 1) {  // of the host: kernels of a GPU are in no file
-        plan["follows"] = d.resizers[i]->to_json(data.back());
-      } else {
-        plan["why"] = d.resizers[i] == nullptr ? d.why_planned
-                                               : std::string("files keep how plans of the host follow from shapes, and no others");
-      }
+      if (d.resizers[i] != nullptr)
+        plan["follows"] = d.resizers[i]->to_json(data.back(), codes);
+      else
+        plan["why"] = d.why_planned;
     }
   }
   const std::string why = why_planned();
@@ -134,20 +150,25 @@ Status OpenModel::save(const std::string& path, const engine::Notes& notes, cons
   PipelineOptions said = options_;
   said.import.shapes.clear();
   if (said.plan.threads == 0) said.plan.threads = engine::available_cores();
-  const std::string text = json{
-      {"inputs", write(inputs_)},
-      {"outputs", write(outputs_)},
-      {"ranges", ranges},
-      {"options", build_text(said, {})},
-      {"plans", plans}}.dump(-1, ' ', false, json::error_handler_t::replace);
+  json sizes = json::array();
+  std::vector<std::byte> all_codes;
+  for (const auto& code : codes.of) {
+    sizes.push_back(code->size());
+    all_codes.insert(all_codes.end(), code->data(), code->data() + code->size());
+  }
+  const std::string text = json{{"codes", sizes},   {"inputs", write(inputs_)},        {"outputs", write(outputs_)},
+                                {"ranges", ranges}, {"options", build_text(said, {})}, {"plans", plans}}
+                               .dump(-1, ' ', false, json::error_handler_t::replace);
   std::vector<engine::Section> sections{{engine::section::kOpen, 0, std::as_bytes(std::span(text))}};
   for (std::size_t k = 0; k < data.size(); ++k) {
     if (!data[k].empty()) sections.push_back({engine::section::kOpenData, static_cast<std::uint32_t>(k), data[k]});
   }
+  if (!all_codes.empty()) sections.push_back({engine::section::kOpenData, static_cast<std::uint32_t>(data.size()), all_codes});
   return engine::save_open(path, engines, sections, notes, private_key);
 }
 
-Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& file, engine::Engines engines) {
+Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& file, engine::Engines engines,
+                                                      const engine::Providers& providers, bool code_anew) {
   std::unique_ptr<OpenModel> m(new OpenModel);
   OCTAVO_TRY(const json j, parsed(file));
   OCTAVO_TRY(OpenInputs open, inputs_from(j, file));
@@ -169,6 +190,7 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
     const json& plans = j.at("plans");
     if (!plans.is_array() || plans.size() != engines.size())
       return bad(file, fmt::format("it lists {} plans, the file has {}", plans.size(), engines.size()));
+    OCTAVO_TRY(const KeptCodes codes, codes_of(j, *sections, engines.size(), file));
     for (std::size_t k = 0; k < engines.size(); ++k) {
       const auto& engine = engines[k];
       if (!same_inputs(engine->plan())) return bad(file, fmt::format("plan {} has other inputs", k));
@@ -188,9 +210,10 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
       donor.resizers.emplace_back();
       if (plans[k].contains("follows")) {
         const auto longer = sections->data.find(static_cast<std::uint32_t>(k));
-        auto resizer =
-            Resizer::from_json(plans[k]["follows"], longer == sections->data.end() ? std::span<const std::byte>() : longer->second,
-                               options, engine, shared);
+        Resizer::Kept kept{{}, code_anew ? nullptr : &codes, {}};
+        if (longer != sections->data.end()) kept.data = longer->second;
+        if (engine->plan().devices.size() > 1) kept.providers = providers;
+        auto resizer = Resizer::from_json(plans[k]["follows"], kept, options, engine, shared);
         if (!resizer) return bad(file, resizer.error().message);
         donor.resizers.back() = std::move(*resizer);
       } else {

@@ -4,13 +4,15 @@
 //   inputs, outputs   [{"name", "dtype", "dims" (-1: open), "symbols"}], as the model declares them
 //   ranges            {input: [min, opt, max]}
 //   options           of the build, as build_text writes them
+//   codes             bytes of each machine code that plans of a GPU start for shapes of the range
 //   plans             for each plan of the file, in its order:
 //     shapes          of all inputs, that it was tuned for
 //     tuned           false: planned by the decisions of another one, because it has another form (of a batch of one, say)
 //     decided         what was decided for them (plan/decided_json.h), for shapes that have to be planned
 //     follows         how plans for other shapes follow from it (Resizer::to_json); absent: they have to be planned
 //     why             then: why
-// kOpenData: of a plan with `follows`, the longer contents of constants.
+// kOpenData: of a plan with `follows`, the longer contents of constants, and the numbers of its launches (api/launch_table.h); behind those of the plans the
+// machine codes, one behind the other.
 #pragma once
 
 #include <vector>

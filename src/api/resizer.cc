@@ -1,16 +1,19 @@
-// One class, past 400 lines: the base plan as polynomials, its kernels for new numbers and its constants stay in step with each other at every new shape.
+// One class, past 400 lines with resizer_kernels.cc: the base plan as polynomials, its kernels for new numbers and its constants stay in step with each other
+// at every new shape.
 #include "api/resizer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
 #include "api/load.h"
 #include "base/causes/plan_search.h"
+#include "base/first_run.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "cpu/cap.h"
@@ -32,33 +35,6 @@ constexpr std::size_t kMostDimensions = 3;
 
 tl::unexpected<Error> no(std::string what) {
   return fail(ErrorKind::unsupported, std::move(what));
-}
-
-/// Points of the range, among them its corners, that no two terms can mix up: the dimensions are never equal in all of them.
-std::vector<plan::Point> points_of(const std::vector<std::int64_t>& least, const std::vector<std::int64_t>& most) {
-  const auto at = [&](std::size_t k, std::int64_t beyond) {
-    return std::min(least[k] + beyond + static_cast<std::int64_t>(k), most[k]);
-  };
-  const auto middle = [&](std::size_t k) { return (least[k] + most[k]) / 2; };
-  std::vector<plan::Point> out;
-  const std::size_t n = least.size();
-  out.push_back(most);
-  out.push_back(least);
-  for (const bool turned : {false, true}) {
-    plan::Point ends(n), inner(n);
-    for (std::size_t k = 0; k < n; ++k) {
-      const bool high = (k % 2 == 0) != turned;
-      ends[k] = high ? most[k] : at(k, 1);
-      inner[k] = high ? middle(k) : at(k, 2);
-    }
-    out.push_back(std::move(ends));
-    if (n > 1 || !turned) out.push_back(std::move(inner));
-  }
-  std::vector<plan::Point> unique;
-  for (plan::Point& p : out) {
-    if (std::find(unique.begin(), unique.end(), p) == unique.end()) unique.push_back(std::move(p));
-  }
-  return unique;
 }
 
 /// The first node that computes with shapes and whose results may be other polynomials between the points that are tried; empty: none. Sums, products
@@ -121,24 +97,33 @@ bool packs_growing(const region::Region& r, const std::map<region::BufferId, ir:
   });
 }
 
-/// Equal for equal packed constants (Provider::restart).
-std::string layout_of(const region::Artifact& made) {
-  std::string all;
-  for (const ir::Tensor& t : made.constants) {
-    const auto bytes = t.bytes();
-    all += fmt::format("{}:", bytes.size());
-    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return hash128_hex(all);
-}
-
-std::shared_ptr<const engine::AlignedBytes> kept(const std::string& code) {
-  auto out = std::make_shared<engine::AlignedBytes>(code.size());
-  std::memcpy(out->data(), code.data(), code.size());
-  return out;
-}
-
 }  // namespace
+
+std::vector<plan::Point> Resizer::points_of(const plan::Point& least, const plan::Point& most) {
+  const auto at = [&](std::size_t k, std::int64_t beyond) {
+    return std::min(least[k] + beyond + static_cast<std::int64_t>(k), most[k]);
+  };
+  const auto middle = [&](std::size_t k) { return (least[k] + most[k]) / 2; };
+  std::vector<plan::Point> out;
+  const std::size_t n = least.size();
+  out.push_back(most);
+  out.push_back(least);
+  for (const bool turned : {false, true}) {
+    plan::Point ends(n), inner(n);
+    for (std::size_t k = 0; k < n; ++k) {
+      const bool high = (k % 2 == 0) != turned;
+      ends[k] = high ? most[k] : at(k, 1);
+      inner[k] = high ? middle(k) : at(k, 2);
+    }
+    out.push_back(std::move(ends));
+    if (n > 1 || !turned) out.push_back(std::move(inner));
+  }
+  std::vector<plan::Point> unique;
+  for (plan::Point& p : out) {
+    if (std::find(unique.begin(), unique.end(), p) == unique.end()) unique.push_back(std::move(p));
+  }
+  return unique;
+}
 
 std::optional<plan::Point> Resizer::point_of(const Shapes& shapes) const {
   plan::Point out;
@@ -245,13 +230,16 @@ Result<std::shared_ptr<const Resizer>> Resizer::create(const Session& session, c
     }
     if (!changed) return tl::unexpected<Error>(extents.error());
   }
+  r.declared_ = !open_ended;
   OCTAVO_CHECK(r.prepare());
+  OCTAVO_CHECK(r.make_kernels());
   return std::shared_ptr<const Resizer>(std::move(out));
 }
 
 /// What `at` needs of the base, its decisions and the extents.
 Status Resizer::prepare() {
   plan_ = base_->plan();
+  cores_ = engine::available_cores();
   region::Plan& plan = plan_;
   if (plan.images > 1) {
     for (auto* list : {&plan.inputs, &plan.outputs}) {
@@ -288,7 +276,7 @@ Status Resizer::prepare() {
       return no(fmt::format("region \"{}\", tactic {}: how constants are packed is not known", region.name, region.tactic.name()));
     layouts_.back() = *layout;
   }
-  return open_kernels();
+  return open_regions();
 }
 
 /// The plan of one image, with its memory.
@@ -315,14 +303,37 @@ std::size_t Resizer::most_arena_bytes() const {
   return lanes * engine::round_up(static_cast<std::size_t>(plan->devices[region::kHost].arena_bytes));
 }
 
-nlohmann::json Resizer::to_json(std::vector<std::byte>& data) const {
+nlohmann::json Resizer::to_json(std::vector<std::byte>& data, KeptCodes& codes) const {
   nlohmann::json dimensions = nlohmann::json::array();
   for (const Dimension& d : dimensions_) dimensions.push_back({{"at", d.at}, {"least", d.least}, {"most", d.most}});
-  return {{"shapes", base_shapes_}, {"dimensions", std::move(dimensions)}, {"extents", extents_.to_json(data)}};
+  nlohmann::json out{{"shapes", base_shapes_}, {"dimensions", std::move(dimensions)}, {"extents", extents_.to_json(data)}};
+  if (launches_.points() == 0) return out;
+  std::vector<std::size_t> numbers;
+  for (const Code& code : codes_->of) numbers.push_back(codes.add(code));
+  nlohmann::json& kernels = out["kernels"];
+  kernels = {{"at", data.size()}, {"codes", numbers}, {"layouts", layouts_}};
+  {
+    const std::lock_guard lock(fork_safe_mutex());
+    for (const auto& [source, code] : codes_->by_source) {
+      const auto known = std::find(codes_->of.begin(), codes_->of.end(), code);
+      if (known != codes_->of.end()) kernels["sources"][source] = known - codes_->of.begin();
+    }
+  }
+  kernels["launches"] = launches_.to_json(data);
+  return out;
 }
 
-Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& j, std::span<const std::byte> data,
-                                                          const PipelineOptions& options,
+std::size_t KeptCodes::add(const std::shared_ptr<const engine::AlignedBytes>& code) {
+  const auto same = [&](const auto& c) {
+    return c == code || (c->size() == code->size() && std::memcmp(c->data(), code->data(), c->size()) == 0);
+  };
+  const auto at = std::find_if(of.begin(), of.end(), same);
+  if (at != of.end()) return static_cast<std::size_t>(at - of.begin());
+  of.push_back(code);
+  return of.size() - 1;
+}
+
+Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& j, const Kept& kept, const PipelineOptions& options,
                                                           std::shared_ptr<const engine::Engine> base,
                                                           std::shared_ptr<const plan::Decided> decided) {
   std::shared_ptr<Resizer> out(new Resizer);
@@ -334,8 +345,9 @@ Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& 
   const auto bad = [](const std::string& what) {
     return fail(ErrorKind::bad_engine, fmt::format("how a plan follows from shapes cannot be read: {}", what));
   };
-  if (r.base_->plan().devices.size() != 1) return bad("the plan is not of the host alone");
-  r.providers_ = cpu::providers();
+  r.declared_ = true;
+  r.providers_ = kept.providers.empty() ? cpu::providers() : kept.providers;
+  std::size_t kernels_at = kept.data.size();
   try {
     r.base_shapes_ = j.at("shapes").get<Shapes>();
     for (const region::Binding& b : r.base_->plan().inputs) {
@@ -356,11 +368,19 @@ Result<std::shared_ptr<const Resizer>> Resizer::from_json(const nlohmann::json& 
     }
     if (r.dimensions_.empty() || r.dimensions_.size() > kMostDimensions)
       return bad(fmt::format("{} dimensions", r.dimensions_.size()));
-    OCTAVO_TRY(r.extents_, plan::Parametric::from_json(j.at("extents"), data, r.dimensions_.size()));
+    if (j.contains("kernels")) kernels_at = j.at("kernels").at("at").get<std::size_t>();
+    if (kernels_at > kept.data.size()) return bad("its launches begin behind its data");
+    OCTAVO_TRY(r.extents_, plan::Parametric::from_json(j.at("extents"), kept.data.first(kernels_at), r.dimensions_.size()));
   } catch (const nlohmann::json::exception& e) {
     return bad(e.what());
   }
   if (const Status ready = r.prepare(); !ready) return bad(ready.error().message);
+  const bool on_device = r.base_->plan().devices.size() > 1;
+  if (on_device && !j.contains("kernels")) return bad("a plan of another device than the host has no kernels");
+  const Status kernels = on_device && kept.codes != nullptr
+                             ? r.read_kernels(j["kernels"], kept.data.subspan(kernels_at), *kept.codes)
+                             : r.make_kernels();
+  if (!kernels) return bad(kernels.error().message);
   return std::shared_ptr<const Resizer>(std::move(out));
 }
 
@@ -369,135 +389,20 @@ const region::Provider& Resizer::provider_of(const region::Region& region) const
   return found == providers_.end() ? *providers_.front() : **found;  // which refuses it
 }
 
-/// Kernels of another device: their texts for open extents, at the ends of the range too, where some may be others; compiled before any shape comes.
-Status Resizer::open_kernels() {
-  constexpr std::int64_t kLargest = 1 << 20;  // bytes of a constant that texts depend on
-  region::Plan& plan = plan_;
-  const auto on_device = [&](std::size_t i) { return plan.regions[i].device != region::kHost && extents_.varies(i); };
-  bool any = false;
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) any = any || on_device(i);
-  if (!any) return {};
-  extents_.mark(plan);
-  const plan::Point own = *point_of(base_shapes_);
-  if (!extents_.set(plan, own)) return no("an extent is too large");  // strides of one element, which plans leave open, too
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    region::Region& r = plan.regions[i];
-    if (!on_device(i)) continue;
-    OCTAVO_CHECK(cuda::give_sums(r));
-    for (const region::Stage& s : r.stages) {
-      for (const region::Operand& o : s.operands) {
-        region::Buffer& b = plan.buffers[static_cast<std::size_t>(o.ref.buffer)];
-        if (b.kind != region::BufferKind::constant || !b.data.empty() || b.bytes > kLargest ||
-            extents_.growing().contains(o.ref.buffer))
-          continue;
-        const auto bytes = base_->constant(o.ref.buffer);
-        b.data = ir::Tensor(ir::DType::u8, {static_cast<std::int64_t>(bytes.size())});
-        std::copy(bytes.begin(), bytes.end(), b.data.mutable_bytes().begin());
-      }
-    }
-    OCTAVO_TRY(const region::Artifact here, provider_of(r).restart(r, plan));
-    layouts_[i] = layout_of(here);
-  }
-  std::vector<std::int64_t> least, most;
-  for (const Dimension& d : dimensions_) least.push_back(d.least), most.push_back(d.most);
-  std::vector<plan::Point> points = points_of(least, most);
-  points.push_back(own);
-  for (std::size_t k = 0; k < own.size(); ++k) {  // whatever vectors an extent lets be read
-    for (const std::int64_t by : {1, 2, 4, 8, 16}) {
-      points.push_back(own);
-      points.back()[k] = std::clamp(most[k] / 16 * 16 + by, least[k], most[k]);
-      if (most[k] / 16 * 16 + by > most[k]) points.back()[k] = std::clamp((most[k] / 16 - 1) * 16 + by, least[k], most[k]);
-    }
-  }
-  std::map<std::string, const region::Provider*> sources;
-  for (const plan::Point& p : points) {
-    region::Plan there = plan;
-    if (!extents_.set(there, p)) continue;
-    for (std::size_t i = 0; i < there.regions.size(); ++i) {
-      if (!on_device(i)) continue;
-      const auto made = provider_of(there.regions[i]).restart(there.regions[i], there);
-      if (made && !made->source.empty()) sources.emplace(made->source.text, &provider_of(there.regions[i]));
-    }
-  }
-  std::vector<std::pair<std::string, const region::Provider*>> list(sources.begin(), sources.end());
-  std::vector<Result<std::string>> codes(list.size(), std::string());
-  OCTAVO_TRY(const auto pool, engine::ThreadPool::create(std::clamp(static_cast<int>(list.size()), 1, engine::available_cores())));
-  pool->run(static_cast<int>(list.size()), [&](int begin, int end, int) {
-    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k)
-      codes[k] = list[k].second->code_of({list[k].first});
-  });
-  for (std::size_t k = 0; k < list.size(); ++k) {
-    if (!codes[k]) return tl::unexpected<Error>(codes[k].error());
-    const Code code = codes_->of.emplace(std::move(list[k].first), kept(*codes[k])).first->second;
-    for (std::size_t d = 1; d < plan.devices.size(); ++d) {
-      if (plan.devices[d].name != list[k].second->device()) continue;
-      // Of a device that is not here nothing can be held: engines are made for it all the same.
-      if (auto held = base_->device(static_cast<region::DeviceId>(d)).hold({code->data(), code->size()}))
-        held_.push_back(std::move(*held));
-    }
-  }
-  return {};
-}
-
-/// Puts launches for the plan's extents into it, and the code that they start.
-Status Resizer::restart(region::Plan& plan, std::map<region::BufferId, std::span<const std::byte>>& others) const {
-  const int regions = static_cast<int>(plan.regions.size());
-  if (codes_->of.empty()) return {};  // all are of the host
-  std::vector<Result<region::Artifact>> made(plan.regions.size());
-  const auto restarts = [&](std::size_t i) { return plan.regions[i].device != region::kHost && extents_.varies(i); };
-  OCTAVO_TRY(const auto pool, engine::ThreadPool::create(
-                                  std::clamp(regions / kRegionsOfThread, 1, std::min(engine::available_cores(), kMostThreads))));
-  pool->run(regions, [&](int begin, int end, int) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      if (restarts(i)) made[i] = provider_of(plan.regions[i]).restart(plan.regions[i], plan);
-    }
-  });
-  for (region::Buffer& b : plan.buffers) b.data = ir::Tensor();
-  std::map<const engine::AlignedBytes*, region::BufferId> buffers;
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    if (!restarts(i)) continue;
-    region::Region& r = plan.regions[i];
-    if (!made[i]) return no(fmt::format("region \"{}\": {}", r.name, made[i].error().message));
-    if (layout_of(*made[i]) != layouts_[i])
-      return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", r.name));
-    r.launch = std::move(made[i]->launch);
-    if (made[i]->source.empty()) continue;
-    Code code;
-    {
-      const std::lock_guard lock(fork_safe_mutex());
-      if (const auto known = codes_->of.find(made[i]->source.text); known != codes_->of.end()) code = known->second;
-    }
-    if (code == nullptr) {
-      OCTAVO_TRY(const std::string compiled, provider_of(r).code_of(made[i]->source));
-      const std::lock_guard lock(fork_safe_mutex());
-      code = codes_->of.emplace(made[i]->source.text, kept(compiled)).first->second;
-      ++codes_->late;
-      r.alternatives[0].reasons.push_back(because<cause::kernel_of_one_shape>());
-    }
-    const auto [at, fresh] = buffers.try_emplace(code.get(), static_cast<region::BufferId>(plan.buffers.size()));
-    if (fresh) {
-      region::Buffer& b = plan.buffers.emplace_back();
-      b.kind = region::BufferKind::constant;
-      b.name = r.name + " (code)";
-      b.bytes = static_cast<std::int64_t>(code->size());
-      others[at->second] = {code->data(), code->size()};
-    }
-    r.code = at->second;
-  }
-  return {};
-}
-
 Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) const {
   const auto point = point_of(shapes);
   if (!point) return no("the shapes are outside of what was found to be alike");
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options_.cpu));
   const cpu::CapScope cap(most);
+  const RunPartTimer timer(RunPart::extents);
   OCTAVO_TRY(region::Plan plan, plan_at(*point, shapes));
-  // Reading regions again is most of the work beside making kernels, which is shared among cores too.
+  // Reading regions of the host again is most of the work beside making kernels, which is shared among cores too.
   const int regions = static_cast<int>(plan.regions.size());
+  const auto of_host =
+      std::count_if(plan.regions.begin(), plan.regions.end(), [](const auto& r) { return r.device == region::kHost; });
   std::vector<char> packed_otherwise(plan.regions.size(), 0);
   OCTAVO_TRY(const auto pool, engine::ThreadPool::create(
-                                  std::clamp(regions / kRegionsOfThread, 1, std::min(engine::available_cores(), kMostThreads))));
+                                  std::clamp(static_cast<int>(of_host) / kRegionsOfThread, 1, std::min(cores_, kMostThreads))));
   pool->run(regions, [&](int begin, int end, int) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       region::Region& r = plan.regions[i];
@@ -518,16 +423,17 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   }
   if (decided_->images > 1) {
     const std::int64_t images = images_of(shapes);
-    const int threads = options_.plan.threads > 0 ? options_.plan.threads : engine::available_cores();
+    const int threads = options_.plan.threads > 0 ? options_.plan.threads : cores_;
     if (images > 1) plan::repeat(plan, images, threads);
   }
   PipelineOptions said = options_;
   said.import.shapes = shapes;
   said.plan.follow = nullptr;
-  if (said.plan.threads == 0) said.plan.threads = engine::available_cores();
+  if (said.plan.threads == 0) said.plan.threads = cores_;
   engine::Origin origin = base_->origin();
   if (origin.model != nullptr) origin.build = build_text(said, {});
-  OCTAVO_CHECK(restart(plan, others));
+  OCTAVO_CHECK(restart(plan, *point, others));
+  const RunPartTimer load(RunPart::load);
   auto made = engine::Engine::resized(base_, std::move(plan), providers_, others, keeps_, std::move(origin));
   if (made) return made;
   return no(made.error().message);  // a tactic that refuses these extents: they are planned

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "api/launch_table.h"
 #include "api/pipeline.h"
 #include "api/session.h"
 #include "api/shapes.h"
@@ -19,6 +20,13 @@
 #include "plan/parametric.h"
 
 namespace octavo::api {
+
+/// Machine code that several plans of an engine file have, each once.
+struct KeptCodes {
+  std::vector<std::shared_ptr<const engine::AlignedBytes>> of;
+  /// Its number.
+  [[nodiscard]] std::size_t add(const std::shared_ptr<const engine::AlignedBytes>& code);
+};
 
 class Resizer {
  public:
@@ -39,13 +47,22 @@ class Resizer {
   /// Bytes of the arenas of one run for the largest shapes of the range; 0: too large to say.
   [[nodiscard]] std::size_t most_arena_bytes() const;
 
-  /// For engine files, beside the plan of `base` and the decisions; `data`: longer contents of constants.
-  [[nodiscard]] nlohmann::json to_json(std::vector<std::byte>& data) const;
-  /// Trusts nothing of `j` and `data`. `options`: those that `base` was built with. Errors: bad_engine.
-  [[nodiscard]] static Result<std::shared_ptr<const Resizer>> from_json(const nlohmann::json& j, std::span<const std::byte> data,
+  /// What a file has of one beside its JSON.
+  struct Kept {
+    std::span<const std::byte> data;
+    const KeptCodes* codes = nullptr;  ///< null: kernels of another device are emitted and compiled here, as `create` does
+    engine::Providers providers;       ///< empty: those of the host
+  };
+  /// For engine files, beside the plan of `base` and the decisions; `data`: longer contents of constants, and launches. `codes`: takes the machine code.
+  [[nodiscard]] nlohmann::json to_json(std::vector<std::byte>& data, KeptCodes& codes) const;
+  /// Trusts nothing of `j` and `kept`; machine code is checked against its launches as that of an engine is, and so far no driver gets it. `options`: those
+  /// that `base` was built with. Errors: bad_engine.
+  [[nodiscard]] static Result<std::shared_ptr<const Resizer>> from_json(const nlohmann::json& j, const Kept& kept,
                                                                         const PipelineOptions& options,
                                                                         std::shared_ptr<const engine::Engine> base,
                                                                         std::shared_ptr<const plan::Decided> decided);
+  /// Shapes whose launches are known without emitting anything, from the least to the most of each dimension.
+  [[nodiscard]] const LaunchTable& launches() const { return launches_; }
 
  private:
   /// An open dimension, and where it is.
@@ -53,20 +70,29 @@ class Resizer {
     std::vector<std::pair<std::string, std::size_t>> at;  ///< input, axis
     std::int64_t least = 1, most = 1;
   };
+  using Code = std::shared_ptr<const engine::AlignedBytes>;
   Resizer() = default;
   [[nodiscard]] std::optional<plan::Point> point_of(const Shapes& shapes) const;
   [[nodiscard]] Shapes shapes_at(const plan::Point& point) const;
   [[nodiscard]] std::int64_t images_of(const Shapes& shapes) const;
   [[nodiscard]] Result<plan::Parametric> fit(const Session& session) const;
-  [[nodiscard]] Status open_kernels();
-  [[nodiscard]] Status restart(region::Plan& plan, std::map<region::BufferId, std::span<const std::byte>>& others) const;
+  /// Points of the range, among them its corners, that no two terms can mix up: the dimensions are never equal in all of them.
+  [[nodiscard]] static std::vector<plan::Point> points_of(const plan::Point& least, const plan::Point& most);
+  [[nodiscard]] bool on_device(std::size_t region) const;
+  [[nodiscard]] Status open_regions();
+  [[nodiscard]] Status make_kernels();
+  [[nodiscard]] Status read_kernels(const nlohmann::json& j, std::span<const std::byte> data, const KeptCodes& codes);
+  void hold_kernels();
+  [[nodiscard]] LaunchTable box() const;
+  [[nodiscard]] Status restart(region::Plan& plan, const plan::Point& point,
+                               std::map<region::BufferId, std::span<const std::byte>>& others) const;
+  [[nodiscard]] Status emit_again(region::Plan& plan, const std::vector<std::size_t>& regions, std::vector<Code>& codes) const;
   [[nodiscard]] const region::Provider& provider_of(const region::Region& region) const;
 
-  using Code = std::shared_ptr<const engine::AlignedBytes>;
-  /// Machine code by source, of all shapes so far.
+  /// Machine code of all shapes so far.
   struct Codes {
-    std::map<std::string, Code, std::less<>> of;
-    std::uint64_t late = 0;  ///< compiled when a shape came
+    std::vector<Code> of;                                ///< by number (LaunchTable::Start::code)
+    std::map<std::string, Code, std::less<>> by_source;  ///< by a hash of the source
   };
   [[nodiscard]] Status prepare();
   [[nodiscard]] Result<region::Plan> plan_at(const plan::Point& point, const Shapes& shapes) const;
@@ -80,12 +106,15 @@ class Resizer {
   plan::Parametric extents_;
   std::vector<std::string> layouts_;  ///< of packed constants, by region
   engine::Providers providers_;
-  std::shared_ptr<Codes> codes_ = std::make_shared<Codes>();  ///< under fork_safe_mutex()
+  std::shared_ptr<Codes> codes_ = std::make_shared<Codes>();  ///< `by_source` under fork_safe_mutex()
+  LaunchTable launches_;
   std::shared_ptr<const engine::AlignedBytes> growing_;
   std::shared_ptr<const void> keeps_;              ///< growing_ and codes_
   std::vector<std::shared_ptr<const void>> held_;  ///< by the device: codes_
   std::map<region::BufferId, std::size_t> growing_at_;
-  bool of_file_ = false;  ///< extents are verified before they are used
+  bool declared_ = false;  ///< the dimensions' ranges were given
+  int cores_ = 1;          ///< of this machine
+  bool of_file_ = false;   ///< extents are verified before they are used
 };
 
 }  // namespace octavo::api

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -70,6 +71,11 @@ class Seen {
   const region::Region& given_;
   std::optional<region::Region> other_;
 };
+
+std::atomic<std::uint64_t>& emitted() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
+}
 
 std::vector<const Family*> families_for(const region::Region& r) {
   std::vector<const Family*> out;
@@ -287,6 +293,7 @@ class GpuProvider final : public region::Provider {
 
   Result<RegionKernels> kernels_of(const Matched& matched, const Tactic& tactic) const {
     RegionKernels out;
+    ++emitted();
     OCTAVO_TRY(KernelText one, matched.emit(tactic.parameters));
     for (Launch& l : one.launches) {
       l.early = target_.starts_early();
@@ -312,6 +319,10 @@ class GpuProvider final : public region::Provider {
 };
 
 }  // namespace
+
+std::uint64_t emissions() {
+  return emitted();
+}
 
 std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check) {
   return std::make_unique<GpuProvider>(target, std::move(compiler), std::move(check));
@@ -372,7 +383,7 @@ const region::Provider& provider_of(const Key& key, const std::function<Target()
   auto& one = all[key];
   if (one == nullptr) {
     const Target made_for = target_of_key();
-    one = make_provider(made_for, nvrtc_compiler(made_for.architecture), check_machine_code);
+    one = make_provider(made_for, nvrtc_compiler(made_for.architecture), remembering_check());
   }
   return *one;
 }

@@ -9,20 +9,19 @@
 #include <string_view>
 
 #include "cuda/device/compile_plan.h"
+#include "cuda/device/cubin.h"
 #include "cuda/device/gpu_device.h"
 #include "cuda/family.h"
 #include "region/provider.h"
 
 namespace octavo::cuda {
 
-/// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
-/// launches of it (cuda/device/cubin.h).
-using CodeCheck =
-    std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
-
 /// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::source; `finish` has them
 /// turned into machine code by `compiler`, which is asked for each text once. `check`: in `load`; nothing for compilers whose results no driver gets.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check = {});
+
+/// How often this process has emitted the kernels of a region: their texts, their packed constants, and the hashes of both.
+[[nodiscard]] std::uint64_t emissions();
 
 /// Emits the kernels of the plan's GPU regions anew, for their tactics, and has them compiled: nothing of the code in the
 /// plan is used, and of Region::launch only what its texts depend on (cuda/unknown_weights.h). A tactic must be one that its family offers for the region here. The plan (verified, with the bytes of its constants) keeps its packed

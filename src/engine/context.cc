@@ -78,8 +78,11 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
     all.push_back(&e.kernel(i));
     shorter.push_back(&e.shorter_kernels(i));
   }
-  OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), std::move(shorter),
-                                            threads == 0 ? region::threads_of(plan) : threads, e.core_load()));
+  // A plan without a kernel for threads starts none: that is part of the first run of every new shape.
+  const bool of_threads = std::any_of(host.begin(), host.end(), [](const auto* kernel) { return kernel != nullptr; });
+  const int wanted = threads == 0 ? region::threads_of(plan) : threads;
+  OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), std::move(shorter), of_threads ? wanted : std::min(wanted, 1),
+                                            e.core_load()));
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);

@@ -380,12 +380,16 @@ void Engine::load_shorter(const Providers& providers, std::size_t i) {
 
 /// Kernels are made on several cores: for generated ones it is most of what loading takes.
 Status Engine::load_kernels(const Providers& providers, std::string_view who) {
-  const int cores = available_cores(), regions = static_cast<int>(plan_.regions.size());
+  const int regions = static_cast<int>(plan_.regions.size());
+  const auto generated = std::count_if(plan_.regions.begin(), plan_.regions.end(), [&](const region::Region& r) {
+    return r.device == region::kHost || base_ == nullptr;  // a resized engine's machine code was read before: it is quick to load
+  });
+  const int loaders = std::clamp(static_cast<int>(generated) / kRegionsOfLoader, 1, kMostLoaders);
   core_load_ = std::make_shared<CoreLoad>(cores_of_mask());  // a quota limits time, not how many threads run at once
   kernels_.resize(plan_.regions.size());
   shorter_.resize(plan_.regions.size());
   std::vector<Status> made(plan_.regions.size());
-  OCTAVO_TRY(const auto pool, ThreadPool::create(std::clamp(regions / kRegionsOfLoader, 1, std::min(cores, kMostLoaders))));
+  OCTAVO_TRY(const auto pool, ThreadPool::create(loaders == 1 ? 1 : std::min(loaders, available_cores())));
   pool->run(regions, [&](int begin, int end, int) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       auto kernel = kernel_for(providers, i, who);

@@ -184,7 +184,8 @@ class Context {
   [[nodiscard]] Status run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream,
                            const Observer* observer = nullptr);
 
-  /// Returns when what runs in callers' streams put there is done. Errors: what went wrong in it.
+  /// Returns when what runs in callers' streams put there is done. Errors: what went wrong in it; bad_input where data needed more elements than somebody
+  /// gave as a bound, which a run in a caller's stream cannot check, because it does not wait.
   [[nodiscard]] Status wait();
 
   /// Seconds of regions first..last-1, the mean of `runs` runs one behind the other by the clocks of their devices, with the bindings of the

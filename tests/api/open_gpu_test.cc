@@ -1,13 +1,18 @@
 // Open models on a GPU: kernels for new shapes are those of the range, with other numbers. Run by the emulation; compiled for a GPU that need not be here.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "api/check.h"
+#include "api/load.h"
+#include "api/open_model.h"
 #include "api/pipeline.h"
 #include "api/resizer.h"
 #include "api/session.h"
@@ -104,9 +109,11 @@ TEST_F(OpenGpu, NewBatchesCompileNothingAndGiveTheBitsOfTheCpu) {
   ASSERT_TRUE(resizer) << resizer.error().message;
   for (const std::int64_t n : {1, 2, 7, 32}) {
     const int before = gpu.compiled;
+    const auto emitted = cuda::emissions();
     const auto resized = (*resizer)->at(images(n));
     ASSERT_TRUE(resized) << resized.error().message;
     EXPECT_EQ(gpu.compiled, before) << n << " images: a kernel of this number alone";
+    EXPECT_EQ(cuda::emissions(), emitted) << n << " images: launches are not those of the table";
     const region::Plan& plan = (*resized)->plan();
     EXPECT_EQ(plan.inputs.front().type.shape, images(n).at("image"));
     for (std::size_t i = 0; i < base->engine->plan().buffers.size(); ++i) {  // constants are where they were
@@ -195,14 +202,301 @@ TEST_F(OpenGpu, NewBatchesAndLengthsGiveTheBitsOfEnginesForThem) {
   ASSERT_TRUE(resizer) << resizer.error().message;
   for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {3, 17}, {2, 50}, {4, 80}, {2, 5}}) {
     const int before = gpu.compiled;
+    const auto emitted = cuda::emissions();
     const auto resized = (*resizer)->at(tokens(n, length));
     ASSERT_TRUE(resized) << resized.error().message;
     EXPECT_EQ(gpu.compiled, before) << n << " texts of " << length;
+    EXPECT_EQ(cuda::emissions(), emitted) << n << " texts of " << length;
     PipelineOptions like = o;  // the same tactics: sums of floats in one order
     like.plan.follow = base->decided;
     const auto own = gpu.build(**session, like, tokens(n, length));
     ASSERT_TRUE(own) << own.error().message;
     expect_equal(*resized, own->engine, fmt::format("{} texts of {}", n, length));
+  }
+}
+
+/// A network of random layers with an open batch and, but for images, an open length; float32 or float16.
+struct RandomOpen {
+  std::string bytes;
+  std::map<std::string, ir::Shape> least, most;
+  [[nodiscard]] Shapes at(std::int64_t n, std::int64_t length) const {
+    Shapes out;
+    for (const auto& [name, shape] : most) {
+      ir::Shape s = shape;
+      s[0] = n;
+      if (s.size() == 3) s[1] = length;
+      out[name] = s;
+    }
+    return out;
+  }
+};
+RandomOpen random_open(std::uint64_t seed) {
+  using onnx::testing::Dims;
+  std::mt19937_64 random(seed * 0x9e3779b97f4a7c15ULL + 36);
+  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+  onnx::testing::ModelBuilder m;
+  const bool half = below(2) == 0, image = below(3) == 0;
+  const int type = half ? onnx::testing::kHalf : onnx::testing::kFloat;
+  int next = 0;
+  const auto constant = [&](const Dims& dims) {
+    std::vector<std::uint16_t> halves;
+    std::vector<float> floats;
+    for (std::int64_t i = 0; i < ir::count(dims); ++i) {
+      floats.push_back(0.2F * (static_cast<float>(below(2001)) / 1000 - 1));
+      halves.push_back(f32_to_f16(floats.back()));
+    }
+    const std::string name = fmt::format("c{}", next++);
+    if (half)
+      m.constant(name, dims, halves, type);
+    else
+      m.constant(name, dims, floats, type);
+    return name;
+  };
+  const auto node = [&](const std::string& op, std::initializer_list<std::string> in) {
+    const std::string out = fmt::format("v{}", next++);
+    return std::pair{m.node(op, in, {out}).name(fmt::format("n_{}_{}", op, out)), out};
+  };
+  std::int64_t channels = 4 * (1 + below(5));
+  RandomOpen out;
+  const Dims declared = image ? Dims{-1, channels, 8, 8} : Dims{-1, -2, channels};
+  out.least["x"] = image ? ir::Shape{1, channels, 8, 8} : ir::Shape{1, 1, channels};
+  out.most["x"] = image ? ir::Shape{6, channels, 8, 8} : ir::Shape{4, 20, channels};
+  m.input("x", declared, type).output("y", type);
+  std::string x = "x";
+  for (std::int64_t layer = 0, layers = 2 + below(4); layer < layers; ++layer) {
+    if (image) {
+      const std::int64_t to = 4 * (1 + below(5));
+      switch (below(5)) {
+        case 0:
+        case 1: {
+          const std::int64_t k = below(2) == 0 ? 1 : 3;
+          auto [ref, y] = node("Conv", {x, constant({to, channels, k, k}), constant({to})});
+          ref.ints("pads", Dims(4, k / 2));
+          x = y, channels = to;
+          break;
+        }
+        case 2: x = node("Relu", {x}).second; break;
+        case 3: {
+          auto [ref, y] = node("MaxPool", {x});
+          ref.ints("kernel_shape", {3, 3}).ints("pads", {1, 1, 1, 1});
+          x = node("Add", {x, y}).second;
+          break;
+        }
+        default: x = node("Mul", {x, node("GlobalAveragePool", {x}).second}).second; break;
+      }
+      continue;
+    }
+    switch (below(7)) {
+      case 0:
+      case 1: {
+        const std::int64_t to = 4 * (1 + below(6));
+        x = node("Add", {node("MatMul", {x, constant({channels, to})}).second, constant({to})}).second;
+        channels = to;
+        break;
+      }
+      case 2: x = node(below(2) == 0 ? "Relu" : "Sigmoid", {x}).second; break;
+      case 3: {
+        auto [ref, y] = node("Softmax", {x});
+        ref.i("axis", -1);
+        x = y;
+        break;
+      }
+      case 4: {
+        auto [ref, y] = node("LayerNormalization", {x, constant({channels}), constant({channels})});
+        ref.i("axis", -1);
+        x = y;
+        break;
+      }
+      case 5: {  // of all pairs of a sequence
+        auto [turn, turned] = node("Transpose", {x});
+        turn.ints("perm", {0, 2, 1});
+        auto [softmax, shares] = node("Softmax", {node("MatMul", {x, turned}).second});
+        softmax.i("axis", -1);
+        x = node("MatMul", {shares, x}).second;
+        break;
+      }
+      default: {
+        auto [ref, y] = node("Concat", {x, node("Tanh", {x}).second});
+        ref.i("axis", 2);
+        x = y, channels *= 2;
+        break;
+      }
+    }
+  }
+  m.node("Identity", {x}, {"y"});
+  out.bytes = m.bytes();
+  return out;
+}
+
+/// Regions whose kernels were compiled for these shapes alone.
+std::string late_kernels(const region::Plan& plan) {
+  std::string out;
+  for (const region::Region& r : plan.regions) {
+    for (const region::Alternative& a : r.alternatives) {
+      if (a.reasons.size() > 1) out += fmt::format("\n  {}, {}", r.name, r.tactic.name());
+    }
+  }
+  return out;
+}
+
+TEST_F(OpenGpu, RandomNetworksGiveTheBitsOfEnginesForTheirShapes) {
+  constexpr int kSeeds = 24;
+  int compared = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const RandomOpen net = random_open(seed);
+    const auto session = Session::of(std::as_bytes(std::span(net.bytes)), "", "random");
+    ASSERT_TRUE(session) << "seed " << seed << ": " << session.error().message;
+    const auto inputs = (*session)->inputs();
+    ASSERT_TRUE(inputs);
+    EmulatedGpu gpu;
+    const PipelineOptions o = options();
+    const auto base = gpu.build(**session, o, net.at(3, 12));
+    if (!base) continue;  // a layer that no kernel computes
+    const api::ShapeRanges ranges{{"x", {net.least.at("x"), net.at(3, 12).at("x"), net.most.at("x")}}};
+    const auto resizer =
+        Resizer::create(**session, o, *inputs, ranges, net.at(3, 12), base->engine, base->decided, {gpu.provider.get()});
+    ASSERT_TRUE(resizer) << "seed " << seed << ": " << resizer.error().message;
+    for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{2, 7}, {4, 20}, {2, 16}}) {
+      const auto before = cuda::emissions();
+      const int compiled = gpu.compiled;
+      const auto resized = (*resizer)->at(net.at(n, length));
+      if (!resized) continue;  // outside of what the extents hold for
+      EXPECT_EQ(cuda::emissions(), before) << "seed " << seed << ", " << n << " x " << length;
+      EXPECT_EQ(gpu.compiled, compiled) << "seed " << seed << ", " << n << " x " << length << late_kernels((*resized)->plan());
+      PipelineOptions like = o;
+      like.plan.follow = base->decided;
+      const auto own = gpu.build(**session, like, net.at(n, length));
+      ASSERT_TRUE(own) << own.error().message;
+      expect_equal(*resized, own->engine, fmt::format("seed {}, {} x {}", seed, n, length));
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, kSeeds);
+}
+
+/// What a file keeps of a plan for a range, written and read again, with the engine of the file.
+struct Reread {
+  nlohmann::json text;
+  std::vector<std::byte> data;
+  api::KeptCodes codes;
+};
+
+TEST_F(OpenGpu, WhatAFileKeepsServesItsRangeAndForgedOnesAreRefused) {
+  const std::string bytes = encoder(1);
+  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "encoder");
+  ASSERT_TRUE(session) << session.error().message;
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  EmulatedGpu gpu;
+  const PipelineOptions o = options();
+  const auto base = gpu.build(**session, o, tokens(2, 24));
+  ASSERT_TRUE(base) << base.error().message;
+  const api::ShapeRanges ranges{{"x", {{1, 1, 64}, {2, 24, 64}, {3, 40, 64}}},
+                                {"mask", {{1, 1, 1, 1}, {2, 1, 1, 24}, {3, 1, 1, 40}}}};
+  const auto resizer =
+      Resizer::create(**session, o, *inputs, ranges, tokens(2, 24), base->engine, base->decided, {gpu.provider.get()});
+  ASSERT_TRUE(resizer) << resizer.error().message;
+  Reread kept;
+  kept.text = nlohmann::json::parse((*resizer)->to_json(kept.data, kept.codes).dump());
+  const std::string path = (std::filesystem::temp_directory_path() / fmt::format("octavo-open-{}.engine", ::getpid())).string();
+  ASSERT_TRUE(base->engine->save(path));
+  const auto loaded = engine::Engine::load_all(path, {gpu.provider.get()}, {gpu.device.get()});
+  std::filesystem::remove(path);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  const auto engine = loaded->front();
+  auto decided = std::make_shared<plan::Decided>(*base->decided);
+  const Resizer::Kept file{kept.data, &kept.codes, {gpu.provider.get()}};
+  const int compiled = gpu.compiled;
+  const auto emitted = cuda::emissions();
+  const auto read = Resizer::from_json(kept.text, file, o, engine, decided);
+  ASSERT_TRUE(read) << read.error().message;
+  std::vector<std::shared_ptr<const engine::Engine>> resized;
+  for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{1, 33}, {3, 5}}) {
+    const auto one = (*read)->at(tokens(n, length));
+    ASSERT_TRUE(one) << one.error().message;
+    resized.push_back(*one);
+  }
+  EXPECT_EQ(gpu.compiled, compiled);
+  EXPECT_EQ(cuda::emissions(), emitted);
+  for (const auto& one : resized) {
+    const ir::Shape& x = one->plan().inputs.front().type.shape;
+    const auto same = (*resizer)->at(tokens(x[0], x[1]));
+    ASSERT_TRUE(same);
+    expect_equal(one, *same, ir::to_string(x));
+  }
+  // A launch may start any code with any number, as in every engine file for a GPU: but all is read within its bounds.
+  std::mt19937_64 random(36);
+  int refused = 0;
+  constexpr int kTries = 300;
+  for (int i = 0; i < kTries; ++i) {
+    nlohmann::json j = kept.text;
+    std::vector<std::byte> data = kept.data;
+    nlohmann::json& kernels = j["kernels"];
+    nlohmann::json& rows = kernels["launches"]["rows"];
+    nlohmann::json& form = rows[random() % rows.size()][2][0];
+    const auto any = static_cast<std::int64_t>(random() % 300) - 40;
+    switch (random() % 8) {
+      case 0: kernels["at"] = any * any; break;
+      case 1: kernels["codes"][random() % kernels["codes"].size()] = any; break;
+      case 2: kernels["layouts"].push_back(""); break;
+      case 3: form[0] = form[0].get<std::string>().substr(0, random() % 40); break;
+      case 4: form[1] = any; break;
+      case 5: j.erase("kernels"); break;
+      case 6: kernels["launches"]["most"][random() % 2] = any; break;
+      default:
+        if (!data.empty()) data.resize(random() % data.size());
+        break;
+    }
+    const auto forged = Resizer::from_json(j, {data, &kept.codes, {gpu.provider.get()}}, o, engine, decided);
+    if (forged) {
+      (void)(*forged)->at(tokens(3, 7));
+      continue;
+    }
+    EXPECT_EQ(forged.error().kind, ErrorKind::bad_engine) << forged.error().message;
+    ++refused;
+  }
+  std::printf("%d of %d refused when they are read\n", refused, kTries);
+  EXPECT_GT(refused, kTries / 2);
+}
+
+/// A run in a caller's stream does not wait, so it is `wait` that says that data needed more than a bound.
+TEST_F(OpenGpu, WaitChecksBoundsOfARunInACallersStream) {
+  onnx::testing::ModelBuilder m;
+  m.input("x", {8}).output("y", onnx::testing::kS64).floats("half", {}, {0.5F}).ints("axes", {0});
+  m.constant("zero", {}, std::vector<std::int64_t>{0}, onnx::testing::kS64);
+  m.constant("two", {}, std::vector<std::int64_t>{2}, onnx::testing::kS64);
+  m.node("Greater", {"x", "half"}, {"is"});
+  m.node("Cast", {"is"}, {"one"}).i("to", onnx::testing::kFloat);
+  m.node("ReduceSum", {"one", "axes"}, {"sum"}).i("keepdims", 0);
+  m.node("Cast", {"sum"}, {"n"}).i("to", onnx::testing::kS64);
+  m.node("Range", {"zero", "n", "two"}, {"y"});
+  const std::string bytes = m.bytes();
+  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "counted");
+  ASSERT_TRUE(session) << session.error().message;
+  EmulatedGpu gpu;
+  PipelineOptions o = options();
+  o.import.max_elements["n"] = 5;
+  const auto made = gpu.build(**session, o, {{"x", {8}}});
+  ASSERT_TRUE(made) << made.error().message;
+  const auto context = engine::Context::create(made->engine, 1);
+  ASSERT_TRUE(context) << context.error().message;
+  int stream = 0;  // the emulation only hands it on
+  for (const int count : {3, 5, 6, 8, 2}) {
+    std::vector<float> x(8, 0);
+    std::fill_n(x.begin(), count, 1.0F);
+    std::vector<std::int64_t> y(8);
+    const engine::Address in{x.data()}, out{y.data()};
+    const Status put = (*context)->run({&in, 1}, {&out, 1}, &stream);
+    EXPECT_TRUE(put) << "a run in a caller's stream checks nothing: " << put.error().message;
+    const Status done = (*context)->wait();
+    EXPECT_EQ(static_cast<bool>(done), count <= 5) << count;
+    if (done) {
+      EXPECT_EQ((*context)->shape_of(0), (ir::Shape{(count + 1) / 2})) << count;
+      continue;
+    }
+    EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(done.error().message.find(fmt::format("\"n\" {}, the engine was built for at most 5", count)), std::string::npos)
+        << done.error().message;
   }
 }
 
@@ -235,10 +529,12 @@ TEST(OpenNetworks, EveryBatchIsOfTheSameTexts) {
       int refused = 0;
       for (std::int64_t n = 1; n <= 32; ++n) {
         const int before = gpu.compiled;
+        const auto emitted = cuda::emissions();
         const auto begin = std::chrono::steady_clock::now();
         const auto resized = (*resizer)->at(of(n));
         times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
         EXPECT_EQ(gpu.compiled, before) << file << ", tuned for " << tuned << ", " << n << " images";
+        EXPECT_EQ(cuda::emissions(), emitted) << file << ", tuned for " << tuned << ", " << n << " images";
         if (!resized)
           std::printf("  %s, tuned for %d, %d images: %s\n", file.c_str(), static_cast<int>(tuned), static_cast<int>(n),
                       resized.error().message.c_str());
@@ -269,13 +565,21 @@ TEST(OpenNetworks, EveryLengthIsOfTheSameTexts) {
       Resizer::create(**session, o, *inputs, ranges, tokens(4, 128), base->engine, base->decided, {gpu.provider.get()});
   ASSERT_TRUE(resizer) << resizer.error().message;
   std::mt19937 random(11);
+  std::vector<double> times;
   for (int i = 0; i < 60; ++i) {
     const auto n = static_cast<std::int64_t>(random() % 8 + 1), length = static_cast<std::int64_t>(random() % 512 + 1);
     const int before = gpu.compiled;
+    const auto emitted = cuda::emissions();
+    const auto begin = std::chrono::steady_clock::now();
     const auto resized = (*resizer)->at(tokens(n, length));
+    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     EXPECT_TRUE(resized) << n << " x " << length << ": " << resized.error().message;
     EXPECT_EQ(gpu.compiled, before) << n << " texts of " << length;
+    EXPECT_EQ(cuda::emissions(), emitted) << n << " texts of " << length;
   }
+  std::sort(times.begin(), times.end());
+  std::printf("%zu layers of an encoder: new shapes take %.1f ms, at most %.1f\n", std::size_t{2}, times[times.size() / 2],
+              times.back());
 }
 
 /// For a GPU that is not here: machine code by NVRTC, and the launches of an engine that was built for exactly the shape.
@@ -293,7 +597,7 @@ TEST(OpenAbsentGpu, NewBatchesCompileNothing) {
   ASSERT_TRUE(base) << base.error().message;
   const auto resizer = Resizer::create(**session, o, *inputs, up_to(64), images(2), base->engine, base->decided.front());
   ASSERT_TRUE(resizer) << resizer.error().message;
-  const auto compiled = cuda::compilations();
+  const auto compiled = cuda::compilations(), emitted = cuda::emissions();
   const auto timed = tune::measurements();
   for (const std::int64_t n : {1, 3, 8, 64}) {
     const auto resized = (*resizer)->at(images(n));
@@ -301,7 +605,40 @@ TEST(OpenAbsentGpu, NewBatchesCompileNothing) {
     EXPECT_EQ((*resized)->plan().inputs.front().type.shape, images(n).at("image"));
   }
   EXPECT_EQ(cuda::compilations(), compiled);
+  EXPECT_EQ(cuda::emissions(), emitted);
   EXPECT_EQ(tune::measurements(), timed);
+}
+
+/// A file for a range keeps the kernels of the range: it serves every shape of it without emitting or compiling, and without its model.
+TEST(OpenAbsentGpu, AFileServesItsRangeAndCompilesNothing) {
+  if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  const auto session = Session::open(kModel);
+  ASSERT_TRUE(session);
+  PipelineOptions o = options();
+  o.device = "cuda:sm_90";
+  o.keep_model = false;
+  const auto model = api::OpenModel::create(*session, nullptr, o, up_to(64));
+  ASSERT_TRUE(model) << model.error().message;
+  const std::string path = (std::filesystem::temp_directory_path() / fmt::format("octavo-range-{}.engine", ::getpid())).string();
+  const Status saved = (*model)->save(path);
+  ASSERT_TRUE(saved) << saved.error().message;
+  api::LoadRequest request;
+  request.looks_only = true;
+  const auto compiled = cuda::compilations(), emitted = cuda::emissions();
+  const auto file = api::open_engine_file(path, request);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(file) << file.error().message;
+  const auto loaded = api::load_open(*file, request);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ((*loaded)->why_planned(), "");
+  for (const std::int64_t n : {1, 2, 3, 7, 33, 64}) {
+    const auto engine = (*loaded)->at(images(n));
+    ASSERT_TRUE(engine) << n << " images: " << engine.error().message;
+    EXPECT_EQ((*engine)->plan().inputs.front().type.shape, images(n).at("image"));
+    EXPECT_FALSE((*engine)->plan().decided_for.empty() && n != 1) << n << " images: planned";
+  }
+  EXPECT_EQ(cuda::compilations(), compiled);
+  EXPECT_EQ(cuda::emissions(), emitted);
 }
 
 }  // namespace

@@ -262,8 +262,10 @@ TEST(OpenShapes, ForgedExtentsAreRefused) {
   const auto made = Resizer::create(**session, o, *inputs, range, shapes(4), base->engine, base->decided.front());
   ASSERT_TRUE(made) << made.error().message;
   std::vector<std::byte> data;
-  const nlohmann::json sound = (*made)->to_json(data);
-  ASSERT_TRUE(Resizer::from_json(sound, data, o, base->engine, base->decided.front()));
+  api::KeptCodes codes;
+  const nlohmann::json sound = (*made)->to_json(data, codes);
+  const Resizer::Kept kept{data, &codes, {}};
+  ASSERT_TRUE(Resizer::from_json(sound, kept, o, base->engine, base->decided.front()));
   std::mt19937 random(36);
   int refused = 0, later = 0;
   for (int i = 0; i < 300; ++i) {
@@ -276,7 +278,7 @@ TEST(OpenShapes, ForgedExtentsAreRefused) {
       case 2: which[random() % which.size()] = random() % (sums.size() + 1); break;
       default: sums[random() % sums.size()].push_back({-(std::int64_t{1} << (random() % 62)), {1}}); break;
     }
-    const auto read = Resizer::from_json(forged, data, o, base->engine, base->decided.front());
+    const auto read = Resizer::from_json(forged, kept, o, base->engine, base->decided.front());
     if (!read) {
       EXPECT_EQ(read.error().kind, ErrorKind::bad_engine) << read.error().message;
       ++refused;

@@ -87,6 +87,11 @@ std::string said(const Elf& elf, const Launch& l = launch(), const std::string& 
   const Launch* const one = &l;
   const Status s = check_machine_code(std::as_bytes(std::span(elf.bytes_)), architecture, {&one, 1});
   if (!s) EXPECT_EQ(s.error().kind, ErrorKind::bad_engine);
+  static const CodeCheck remembers = remembering_check();  // of all codes of these tests
+  for (int again = 0; again < 2; ++again) {
+    const Status known = remembers(std::as_bytes(std::span(elf.bytes_)), architecture, {&one, 1});
+    EXPECT_EQ(known ? "" : known.error().message, s ? "" : s.error().message);
+  }
   return s ? "fits" : s.error().message;
 }
 

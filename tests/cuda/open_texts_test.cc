@@ -170,7 +170,7 @@ TEST_F(OpenTexts, Elements) {
   st.stores = {pool.nhwc(DType::f32, st.space, BufferKind::output)};
   EXPECT_EQ(check(pool, cuda::pool_family()), "");
   EXPECT_NE(check(pool, cuda::pool_family(), {}, 0, scalar_region,
-                  [](std::string text) { return edited(std::move(text), "rest < p0", "rest < p0 - 1u"); }),
+                  [](std::string text) { return edited(std::move(text), "rest < open0", "rest < open0 - 1u"); }),
             "");
 }
 
@@ -247,6 +247,41 @@ TEST_F(OpenTexts, RowsOfNormsAndSoftmax) {
       EXPECT_EQ(check(s, by_launches, {}, 1e-5F, reference_region), "") << style;
       const cuda::Family& family = family_of(op);
       EXPECT_EQ(check(s, family, {{"rows", "2"}, {"warps", "2"}}, 2e-6F, reference_region), "") << style;
+    }
+  }
+}
+
+/// The elements of a row are open too: one text for rows of one and of several blocks of the reference's sums.
+TEST_F(OpenTexts, SoftmaxOfRowsOfAnyLength) {
+  for (const ir::Op op : {ir::Op::softmax, ir::Op::log_softmax}) {
+    for (const auto& [family, lengths] :
+         {std::pair{&cuda::row_softmax_family(), std::vector<std::int64_t>{48, 16, 80, 144, 400, 1040}},
+          {&cuda::softmax_family(), {48, 16, 64}},
+          {&cuda::softmax_family(), {80, 144, 400}}}) {
+      std::string first;
+      for (const std::int64_t length : lengths) {
+        Scene s(9);
+        RowCase c;
+        c.op = op, c.space = {2, 3, length};
+        build(s, c);
+        region::Region r = s.region();
+        each_tensor(r, [](const region::Stage& st, region::TensorRef& t) {
+          if (t.dims.size() == st.space.size()) t.open.dims = 4, t.open.strides = 3;
+        });
+        r.stages[0].open = 4;
+        const bool rows = family == &cuda::row_softmax_family();
+        const cuda::Parameters tile = rows ? cuda::Parameters{{"rows", "2"}, {"warps", "2"}} : cuda::Parameters{};
+        const Emitted one = emitted(r, s.plan(), *family, tile, kTarget);
+        EXPECT_GT(one.numbers, 0U);
+        if (first.empty()) first = one.text;
+        EXPECT_EQ(one.text, first) << family->name() << ", rows of " << length;
+        const auto run = [&](const Edit& edit) {
+          return run_emulated({r, s.plan(), s.memory, 64, 7}, *family, tile, 1e-5F, edit, reference_region, kTarget);
+        };
+        EXPECT_EQ(run({}), "") << family->name() << ", rows of " << length;
+        if (!rows || length != 400) continue;
+        EXPECT_NE(run([](std::string text) { return edited(std::move(text), "end -= power;", "end -= 1;"); }), "");
+      }
     }
   }
 }
@@ -402,10 +437,10 @@ TEST(OpenTextsParts, TwoForms) {
   cuda::OpenNumbers n;
   EXPECT_EQ(n.put({7, false}, "ll"), "7ll");
   EXPECT_TRUE(n.empty());
-  EXPECT_EQ(n.put({7, true}, "u"), "p0");
+  EXPECT_EQ(n.put({7, true}, "u"), "open0");
   n.name("kItems", 9);
-  EXPECT_EQ(n.parameters(), ", unsigned p0, int kItems");
-  EXPECT_EQ(n.passed(), ", p0, kItems");
+  EXPECT_EQ(n.parameters(), ", unsigned open0, int kItems");
+  EXPECT_EQ(n.passed(), ", open0, kItems");
 }
 
 }  // namespace

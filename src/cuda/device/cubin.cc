@@ -6,7 +6,12 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <unordered_map>
+
+#include "base/hash.h"
 
 namespace octavo::cuda {
 namespace {
@@ -245,24 +250,61 @@ Result<Cubin> read_cubin(std::span<const std::byte> code) {
   return Reader(code).read();
 }
 
-Status check_machine_code(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const> launches) {
-  const auto check = [&]() -> Status {
-    OCTAVO_TRY(const Cubin cubin, read_cubin(code));
-    int wanted = 0;
-    const std::string_view digits = architecture.substr(std::min<std::size_t>(3, architecture.size()));
-    std::from_chars(digits.data(), digits.data() + digits.size(), wanted);
-    if (!architecture.starts_with("sm_") || cubin.sm != wanted)
-      return bad(
-          fmt::format("it is for sm_{}, the plan for {}", cubin.sm, architecture.empty() ? "no architecture" : architecture));
-    for (const Launch* l : launches) OCTAVO_CHECK(check_launch(*l, cubin));
-    return {};
-  };
-  Status done = check();
+namespace {
+
+Status check_launches(const Cubin& cubin, std::string_view architecture, std::span<const Launch* const> launches) {
+  int wanted = 0;
+  const std::string_view digits = architecture.substr(std::min<std::size_t>(3, architecture.size()));
+  std::from_chars(digits.data(), digits.data() + digits.size(), wanted);
+  if (!architecture.starts_with("sm_") || cubin.sm != wanted)
+    return bad(fmt::format("it is for sm_{}, the plan for {}", cubin.sm, architecture.empty() ? "no architecture" : architecture));
+  for (const Launch* l : launches) OCTAVO_CHECK(check_launch(*l, cubin));
+  return {};
+}
+
+Status with_advice(Status done) {
   if (!done)
     done.error().message +=
         "\n  an engine file for a GPU is a program: load it from where you would take one, or without its code (--code rebuild, "
         "code=\"rebuild\"; docs/hostile.md)";
   return done;
+}
+
+}  // namespace
+
+Status check_machine_code(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const> launches) {
+  const auto cubin = read_cubin(code);
+  return with_advice(cubin ? check_launches(*cubin, architecture, launches) : Status(tl::unexpected(cubin.error())));
+}
+
+CodeCheck remembering_check() {
+  struct Known {
+    std::vector<std::byte> code;
+    Cubin cubin;
+  };
+  struct Memory {
+    std::mutex mutex;
+    std::unordered_map<std::uint64_t, std::shared_ptr<const Known>> known;  ///< by a hash; the bytes are compared
+  };
+  return [memory = std::make_shared<Memory>()](std::span<const std::byte> code, std::string_view architecture,
+                                               std::span<const Launch* const> launches) -> Status {
+    constexpr std::size_t kMost = 4096;
+    const std::uint64_t hash = hash64(code);
+    std::shared_ptr<const Known> known;
+    {
+      const std::lock_guard lock(memory->mutex);
+      if (const auto at = memory->known.find(hash); at != memory->known.end()) known = at->second;
+    }
+    if (known == nullptr || !std::ranges::equal(known->code, code)) {
+      auto cubin = read_cubin(code);
+      if (!cubin) return with_advice(tl::unexpected(cubin.error()));
+      known = std::make_shared<const Known>(Known{{code.begin(), code.end()}, std::move(*cubin)});
+      const std::lock_guard lock(memory->mutex);
+      if (memory->known.size() >= kMost) memory->known.clear();
+      memory->known[hash] = known;
+    }
+    return with_advice(check_launches(known->cubin, architecture, launches));
+  };
 }
 
 }  // namespace octavo::cuda

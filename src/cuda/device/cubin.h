@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,5 +39,13 @@ struct Cubin {
 /// what a GPU of it can start: grids, blocks, shared memory. Errors: bad_engine, naming both values.
 [[nodiscard]] Status check_machine_code(std::span<const std::byte> code, std::string_view architecture,
                                         std::span<const Launch* const> launches);
+
+/// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
+/// launches of it.
+using CodeCheck =
+    std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
+/// check_machine_code, which reads the same bytes once: engines for further shapes start the same code with other launches. Keeps the bytes of some
+/// thousand modules. Thread-safe.
+[[nodiscard]] CodeCheck remembering_check();
 
 }  // namespace octavo::cuda

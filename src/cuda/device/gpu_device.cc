@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/first_run.h"
 #include "cuda/device/gpu.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
@@ -77,6 +78,7 @@ Status Gpu::finished(int code, std::string_view what) const {
 }
 
 Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) const {
+  const RunPartTimer timer(RunPart::allocate);
   OCTAVO_CHECK(enter());
   CuAddress at = 0;
   const std::size_t size = std::max<std::size_t>(bytes, 256);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/first_run.h"
+
 namespace octavo::cuda {
 namespace {
 
@@ -12,6 +14,7 @@ constexpr int kMaxDynamicShared = 8;
 constexpr unsigned kNonBlocking = 1;
 constexpr int kCaptureThread = 1;
 constexpr int kProgrammaticSerialization = 6;
+constexpr std::size_t kUnit = 256;                ///< bytes that a workspace begins at a multiple of
 constexpr std::int64_t kStaticShared = 48 << 10;  ///< more must be asked for
 constexpr std::size_t kMostGraphs = 64;           ///< timing has two of each tactic
 /// Launches of a graph that is timed, about: some microseconds each, against some for its start. As few as are asked for, as of long kernels, but at
@@ -32,21 +35,27 @@ GpuExecutor::~GpuExecutor() {
 }
 
 Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
+  const RunPartTimer timer(RunPart::prepare);
   OCTAVO_CHECK(gpu_.enter());
   OCTAVO_CHECK(api_.check(api_.create_stream(&stream_, kNonBlocking), "making a stream"));
   std::map<const std::byte*, CuModule> loaded;  // regions of equal texts share their machine code
+  std::vector<std::size_t> workspace_at(kernels.size());
+  std::size_t workspaces = 0;  // of all: an allocation takes longer than the rest of a small plan
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const auto* k = dynamic_cast<const GpuKernel*>(kernels[i]);
+    workspace_at[i] = workspaces;
+    if (k != nullptr) workspaces += (static_cast<std::size_t>(k->workspace_bytes()) + kUnit - 1) / kUnit * kUnit;
+  }
+  if (workspaces > 0) {
+    OCTAVO_TRY(workspaces_, gpu_.allocate(workspaces));
+  }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const auto* k = dynamic_cast<const GpuKernel*>(kernels[i]);
     if (k == nullptr) continue;
     if (!k->architecture().empty() && k->architecture() != gpu_.facts().architecture)
       return fail(ErrorKind::unsupported, fmt::format("region \"{}\" needs {}, {} is {}", plan_.regions[i].name, k->architecture(),
                                                       gpu_.facts().name, gpu_.facts().architecture));
-    CuAddress workspace = 0;
-    if (k->workspace_bytes() > 0) {
-      OCTAVO_TRY(auto memory, gpu_.allocate(static_cast<std::size_t>(k->workspace_bytes())));
-      workspace = address(memory->address());
-      workspaces_.push_back(std::move(memory));
-    }
+    const CuAddress workspace = k->workspace_bytes() > 0 ? address(workspaces_->address()) + workspace_at[i] : 0;
     for (const RegionKernels::Start& s : k->starts()) {
       const auto code = k->modules()[static_cast<std::size_t>(s.module)];
       CuModule& module = loaded[code.data()];
@@ -67,6 +76,7 @@ Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
 }
 
 Status GpuExecutor::start(std::size_t first, std::size_t last, const region::Memory& memory, void* stream) {
+  const RunPartTimer timer(RunPart::launch);
   OCTAVO_CHECK(gpu_.enter());
   used_ = stream != nullptr ? stream : stream_;
   if (waited_) copies_.begin();
@@ -87,8 +97,10 @@ Status GpuExecutor::start(std::size_t first, std::size_t last, const region::Mem
 }
 
 Status GpuExecutor::wait() {
+  const RunPartTimer timer(RunPart::wait);
   OCTAVO_CHECK(gpu_.enter());
   OCTAVO_CHECK(api_.check(api_.synchronize(used_ != nullptr ? used_ : stream_), "waiting for the GPU"));
+  const RunPartTimer copy(RunPart::copy);
   copies_.deliver();
   waited_ = true;
   return {};
@@ -129,6 +141,7 @@ Status GpuExecutor::transfer(const region::Region& r, const region::Memory& memo
   const region::TensorRef &from = r.stages[0].anchor.inputs[0], &to = r.stages[0].stores[0];
   const auto bytes = static_cast<std::size_t>(ir::count(to.dims)) * ir::size_of(to.dtype);
   if (bytes == 0) return {};
+  const RunPartTimer timer(RunPart::copy);
   const bool staged = used_ == stream_;  // in a caller's stream nobody waits here
   const bool up = plan_.buffers[static_cast<std::size_t>(from.buffer)].space == region::kHost;
   return up ? copies_.to_gpu(address(memory.at(to)), memory.at(from), bytes, used_, staged)
@@ -152,6 +165,7 @@ Result<CuGraphExec> GpuExecutor::graph(std::size_t first, std::size_t last, int 
 }
 
 Status GpuExecutor::capture(const Key& key, const region::Memory& memory) {
+  const RunPartTimer timer(RunPart::capture);
   if (graphs_.size() == kMostGraphs) {  // the oldest goes, when what it runs is done
     OCTAVO_CHECK(wait());
     if (graphs_.front().exec != nullptr) api_.destroy_exec(graphs_.front().exec);

@@ -59,7 +59,7 @@ class GpuExecutor final : public region::Executor {
   bool waited_ = true;                     ///< nothing was started since the last wait
   std::vector<std::vector<Ready>> ready_;  ///< by region
   std::vector<std::shared_ptr<const LoadedModule>> modules_;
-  std::vector<std::unique_ptr<region::DeviceMemory>> workspaces_;
+  std::unique_ptr<region::DeviceMemory> workspaces_;  ///< of all regions; null: none has one
   std::vector<Captured> graphs_;
 };
 

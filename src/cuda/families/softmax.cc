@@ -23,11 +23,11 @@ constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const un
   long long base = 0;
 {split}  float largest = __int_as_float((int)0xff800000u), sum = 0.0f, e[1];
   for (int i = 0; i < {extent}; ++i) {{
-    {load}(e, x0 + base + i * {step}ll);
+    {load}(e, x0 + base + i * {step});
     largest = octavo_gt(e[0], largest, e[0], largest);
   }}
   for (int i = 0; i < {extent}; ++i) {{
-    {load}(e, x0 + base + i * {step}ll);
+    {load}(e, x0 + base + i * {step});
     sum = __fadd_rn(sum, octavo_exp(__fsub_rn(e[0], largest)));
   }}
   out[0] = largest;
@@ -37,13 +37,13 @@ constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const un
 // A block a row, a thread a block of its sum.
 constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w{open}) {{
   octavo_wait_for_previous();
-  __shared__ float row[{extent}], parts[256];
+  __shared__ float row[{room}], parts[256];
   unsigned rest = (unsigned)octavo_block();
   float* const out = (float*)w + 2ll * rest;
   long long base = 0;
 {split}  float largest = __int_as_float((int)0xff800000u), sum = 0.0f, e[1];
   for (int i = octavo_thread(); i < {extent}; i += 256) {{
-    {load}(e, x0 + base + i * {step}ll);
+    {load}(e, x0 + base + i * {step});
     row[i] = e[0];
     largest = octavo_gt(e[0], largest, e[0], largest);
   }}
@@ -108,12 +108,16 @@ class SoftmaxFamily final : public ElementFamily {
     anchor.workspace_bytes = rows * 8;
     anchor.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
                        float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); });
-    if (!brief) anchor.functions += total_of_blocks(parts(extent, kSumBlock));
-    const std::string all = before.put({rows, open_step}, "u");
-    anchor.functions += fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all),
-                                    fmt::arg("open", before.parameters()), fmt::arg("split", split), fmt::arg("extent", extent),
-                                    fmt::arg("block", kSumBlock), fmt::arg("step", x.strides[a] * size),
-                                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
+    const std::string all = before.put({rows, open_step}, "u"), of_row = before.put({extent, is_open(a)}),
+                      step_of_row = before.put({x.strides[a] * size, (x.open.strides >> a & 1) != 0}, "ll");
+    if (!brief)
+      anchor.functions += is_open(a) ? total_of_open_blocks(fmt::format("({} + {}) / {}", of_row, kSumBlock - 1, kSumBlock))
+                                     : total_of_blocks(parts(extent, kSumBlock));
+    anchor.functions +=
+        fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", all), fmt::arg("open", before.parameters()),
+                    fmt::arg("split", split), fmt::arg("extent", of_row), fmt::arg("room", is_open(a) ? kLongestRow : extent),
+                    fmt::arg("block", kSumBlock), fmt::arg("step", step_of_row), fmt::arg("load", load_function(x.dtype)),
+                    fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
     Launch l = launch_of("octavo_rows", brief ? (rows + 255) / 256 : rows, 256);
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     before.add_to(l);

@@ -6,7 +6,7 @@ namespace octavo::cuda {
 
 std::string OpenNumbers::put(Extent e, std::string_view suffix) {
   if (!e.open) return fmt::format("{}{}", e.value, suffix);
-  std::string name = fmt::format("p{}", values_.size());
+  std::string name = fmt::format("open{}", values_.size());  // no family calls a parameter so
   parameters_.emplace_back(suffix == "ll" || suffix == "LL" ? "long long"
                            : suffix == "ull"                ? "unsigned long long"
                            : suffix == "u"                  ? "unsigned"

@@ -26,4 +26,26 @@ std::string total_of_blocks(std::int64_t blocks) {
   return fmt::format("OCTAVO_DEVICE float octavo_total(const float* p) {{ return {}; }}\n", sum);
 }
 
+std::string total_of_open_blocks(std::string_view blocks) {
+  return std::string(R"(OCTAVO_DEVICE float octavo_total(const float* p, int blocks) {
+  float sum = 0.0f, waiting[10];  // waiting: sums of 1, 2, 4, ... blocks without their neighbours
+  for (int power = 1, end = blocks, any = 0; power <= blocks; power *= 2) {
+    if ((blocks & power) == 0) continue;
+    end -= power;
+    int k = 0;
+    for (int i = 0; i < power; ++i) {
+      float part = p[end + i];
+      k = 0;
+      for (int j = i; (j & 1) != 0; j /= 2) part = __fadd_rn(waiting[k++], part);
+      waiting[k] = part;
+    }
+    sum = any != 0 ? __fadd_rn(waiting[k], sum) : waiting[k];
+    any = 1;
+  }
+  return sum;
+}
+#define octavo_total(p) octavo_total(p, )") +
+         std::string(blocks) + ")\n";
+}
+
 }  // namespace octavo::cuda

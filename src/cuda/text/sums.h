@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace octavo::cuda {
 
@@ -10,5 +11,7 @@ inline constexpr std::int64_t kSumBlock = 128;  ///< terms that the reference ad
 
 /// "float octavo_total(const float* p)": of the sums of so many blocks.
 [[nodiscard]] std::string total_of_blocks(std::int64_t blocks);
+/// The same sum of `blocks`, a number that the kernel has, at most 1023.
+[[nodiscard]] std::string total_of_open_blocks(std::string_view blocks);
 
 }  // namespace octavo::cuda

@@ -5,8 +5,8 @@
 //
 // A shape is a batch "8", or "8x128" for two open dimensions in the order in which inputs have them. Every input with open dimensions gets them. The model is built
 // and tuned for --tuned, and then run for each other of --shapes ("1-32": all between): `first`: the time of its first run, `later`: the median of those behind it.
-// --most: the largest shape of a range from 1 on. `compiled`, `timed`: kernels, and regions, in that first run. --exact of the shapes, in equal steps, are compared with an engine for the shape alone: outputs (integers
-// and bytes: all bits), and the ratio of times in turn. Exit code 1: something was compiled or timed, or an output differs.
+// --most: the largest shape of a range from 1 on. `emitted`, `compiled`, `timed`: regions, kernels, and regions, in that first run. Then the milliseconds of its parts (base/first_run.h), and their medians. --exact of the shapes, in equal steps, are compared with an engine for the shape alone: outputs (integers
+// and bytes: all bits), and the ratio of times in turn. Exit code 1: something was emitted (with --most), compiled or timed, or an output differs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "base/first_run.h"
 #include "cuda/device/compile_plan.h"
+#include "cuda/provider.h"
 #include "octavo/octavo.h"
 #include "tune/measure.h"
 
@@ -148,25 +150,30 @@ int main(int argc, char** argv) try {
     open = Engine::build(model, o);
   }
   for (const Point& p : tuned) (void)open.tune(inputs_of(open, p, 1).shapes);
-  std::printf("%s: tuned for %zu shapes in %.1f s, %llu kernels compiled\n", model.c_str(), tuned.size(), now() - begin,
-              static_cast<unsigned long long>(octavo::cuda::compilations()));
+  std::printf("%s: tuned for %zu shapes in %.1f s, %llu kernels compiled, %llu regions emitted\n", model.c_str(), tuned.size(),
+              now() - begin, static_cast<unsigned long long>(octavo::cuda::compilations()),
+              static_cast<unsigned long long>(octavo::cuda::emissions()));
   std::vector<Point> shapes = points_of(given["--shapes"]);
   std::erase_if(shapes, [&](const Point& p) { return std::find(tuned.begin(), tuned.end(), p) != tuned.end(); });
   std::shuffle(shapes.begin(), shapes.end(), std::mt19937(5));  // NOLINT: the same order each time
   const int later = std::stoi(given["--later"]);
   for (const Point& p : tuned) (void)open.run(inputs_of(open, p, 2).views);  // contexts, the driver
   std::vector<double> extra;
+  std::array<std::vector<double>, octavo::kRunParts.size()> parts;
   std::map<std::string, std::map<std::string, octavo::Array>> outputs;
   bool good = true;
   const double until = now() + std::stod(given["--seconds"]);  // for these runs and those behind them
   for (const Point& p : shapes) {
     if (now() > until) break;
     const Inputs in = inputs_of(open, p, 3);
-    const auto compiled = octavo::cuda::compilations(), timed = octavo::tune::measurements();
+    const auto compiled = octavo::cuda::compilations(), timed = octavo::tune::measurements(), emitted = octavo::cuda::emissions();
+    const auto spent = octavo::run_part_seconds();
     begin = now();
     outputs[text_of(p)] = open.run(in.views);
     const double first = now() - begin;
-    const auto more = octavo::cuda::compilations() - compiled, measured = octavo::tune::measurements() - timed;
+    const auto more = octavo::cuda::compilations() - compiled, measured = octavo::tune::measurements() - timed,
+               again = octavo::cuda::emissions() - emitted;
+    const auto spent_now = octavo::run_part_seconds();
     std::vector<double> rest;
     for (int i = 0; i < later; ++i) {
       begin = now();
@@ -174,14 +181,25 @@ int main(int argc, char** argv) try {
       rest.push_back(now() - begin);
     }
     extra.push_back((first - median(rest)) * 1e3);
-    good = good && more == 0 && measured == 0;
-    std::printf("  %-8s first %.2f ms, later %.3f ms, compiled %llu, timed %llu\n", text_of(p).c_str(), first * 1e3,
-                median(rest) * 1e3, static_cast<unsigned long long>(more), static_cast<unsigned long long>(measured));
+    good = good && more == 0 && measured == 0 && (again == 0 || given["--most"].empty());
+    std::printf("  %-8s first %.2f ms, later %.3f ms, emitted %llu, compiled %llu, timed %llu;", text_of(p).c_str(), first * 1e3,
+                median(rest) * 1e3, static_cast<unsigned long long>(again), static_cast<unsigned long long>(more),
+                static_cast<unsigned long long>(measured));
+    double rest_of_first = first;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const double took = spent_now[i] - spent[i];
+      parts[i].push_back(took * 1e3), rest_of_first -= took;
+      std::printf(" %s %.2f", octavo::kRunParts[i].data(), took * 1e3);
+    }
+    std::printf(" other %.2f\n", rest_of_first * 1e3);
     std::fflush(stdout);
   }
   if (!extra.empty())
     std::printf("first run minus later: median %.2f ms, worst %.2f ms of %zu shapes\n", median(extra),
                 *std::max_element(extra.begin(), extra.end()), extra.size());
+  std::printf("medians of its parts, ms:");
+  for (std::size_t i = 0; i < parts.size(); ++i) std::printf(" %s %.2f", octavo::kRunParts[i].data(), median(parts[i]));
+  std::printf("\n");
   const auto exact = std::min<std::size_t>(static_cast<std::size_t>(std::stoi(given["--exact"])), shapes.size());
   double product = 0;
   for (std::size_t k = 0; k < exact; ++k) {

@@ -38,57 +38,60 @@ class MatmulFamily final : public ElementFamily {
         return fail(ErrorKind::bad_engine,
                     fmt::format("a product of {} does not give {}", ir::to_string(inputs[i].dims), ir::to_string(s.space)));
     }
+    AnchorText anchor;
+    const auto step = [&](const region::TensorRef& x, std::size_t k, std::int64_t size) {
+      return anchor.numbers.put({x.strides[k] * size, (x.open.strides >> k & 1) != 0}, "ll");
+    };
     const auto offset = [&](const region::TensorRef& x, bool left) {
       const auto size = element_bytes(x);
       const std::size_t n = x.dims.size();
-      std::string at = "0";
-      if (n < 2) return at + "ll";
-      at = left ? fmt::format("c{} * {}ll", rank - matrix, x.strides[n - 2] * size)
-                : fmt::format("c{} * {}ll", rank - 1, x.strides[n - 1] * size);
+      if (n < 2) return std::string("0ll");
+      std::string at = left ? fmt::format("c{} * {}", rank - matrix, step(x, n - 2, size))
+                            : fmt::format("c{} * {}", rank - 1, step(x, n - 1, size));
       for (std::size_t k = 0; k + 2 < n; ++k) {
-        if (x.dims[k] != 1) at += fmt::format(" + c{} * {}ll", rank - matrix - (n - 2) + k, x.strides[k] * size);
+        if (x.dims[k] != 1) at += fmt::format(" + c{} * {}", rank - matrix - (n - 2) + k, step(x, k, size));
       }
       return at;
     };
     const region::TensorRef &a = inputs[0], &b = inputs[1];
-    AnchorText anchor;
+    const std::size_t deep = a.dims.size() - 1, deep_of_b = b.dims.size() - 1 - static_cast<std::size_t>(columns);
+    const std::string left = offset(a, true), right = offset(b, false),
+                      depth = anchor.numbers.put({a.dims[deep], (a.open.dims >> deep & 1) != 0});
     anchor.inputs = inputs;
     anchor.real = !integer;
-    anchor.body =
-        integer
-            ? fmt::format(R"(  {{
+    anchor.body = integer
+                      ? fmt::format(R"(  {{
     const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
     acc[0] = 0;
-    for (int k = 0; k < {depth}; ++k) acc[0] += ((int)left[k * {step_a}ll] - {zero_a}) * ((int)right[k * {step_b}ll] - {zero_b});
+    for (int k = 0; k < {depth}; ++k) acc[0] += ((int)left[k * {step_a}] - {zero_a}) * ((int)right[k * {step_b}] - {zero_b});
   }}
 )",
-                          fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
-                          fmt::arg("step_a", a.strides.back()),
-                          fmt::arg("step_b", b.strides[b.dims.size() - 1 - static_cast<std::size_t>(columns)]),
-                          fmt::arg("zero_a", a.quantizer->zero_point[0]), fmt::arg("zero_b", b.quantizer->zero_point[0]))
-            : fmt::format(R"(  {{
+                                    fmt::arg("left", left), fmt::arg("right", right), fmt::arg("depth", depth),
+                                    fmt::arg("step_a", step(a, deep, 1)), fmt::arg("step_b", step(b, deep_of_b, 1)),
+                                    fmt::arg("zero_a", a.quantizer->zero_point[0]), fmt::arg("zero_b", b.quantizer->zero_point[0]))
+                      : fmt::format(R"(  {{
     const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
     float a[1], b[1];
     acc[0] = 0.0f;
     for (int k = 0; k < {depth}; ++k) {{
-      {load_a}(a, left + k * {step_a}ll);
-      {load_b}(b, right + k * {step_b}ll);
+      {load_a}(a, left + k * {step_a});
+      {load_b}(b, right + k * {step_b});
       acc[0] = __fmaf_rn(a[0], b[0], acc[0]);
     }}
   }}
 )",
-                          fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
-                          fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
-                          fmt::arg("step_a", a.strides.back() * element_bytes(a)),
-                          fmt::arg("step_b", b.strides[b.dims.size() - 1 - static_cast<std::size_t>(columns)] * element_bytes(b)));
+                                    fmt::arg("left", left), fmt::arg("right", right), fmt::arg("depth", depth),
+                                    fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
+                                    fmt::arg("step_a", step(a, deep, element_bytes(a))),
+                                    fmt::arg("step_b", step(b, deep_of_b, element_bytes(b))));
     if (biased) {
       const region::TensorRef& bias = inputs[2];
       if (bias.dims.size() > rank)
         return fail(ErrorKind::bad_engine, fmt::format("a bias of {} for {}", ir::to_string(bias.dims), ir::to_string(s.space)));
       std::string at = "0ll";
       for (std::size_t k = 0; k < rank; ++k) {
-        if (const std::int64_t step = stride_along(bias, rank, k); step != 0)
-          at += fmt::format(" + c{} * {}ll", k, step * element_bytes(bias));
+        if (const std::int64_t along = stride_along(bias, rank, k); along != 0)
+          at += fmt::format(" + c{} * {}", k, anchor.numbers.put({along * element_bytes(bias), open_along(bias, rank, k)}, "ll"));
       }
       anchor.body +=
           fmt::format("  {{\n    float bias[1];\n    {}(bias, x2 + ({}));\n    acc[0] = __fadd_rn(acc[0], bias[0]);\n  }}\n",

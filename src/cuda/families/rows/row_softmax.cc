@@ -49,8 +49,10 @@ class RowSoftmaxFamily final : public RowFamily {
     const bool log = s.anchor.op == Op::log_softmax;
     RowText text;
     text.chain = kSumBlock;
-    text.functions =
-        rows.chains(kSumBlock) <= Rows::kMostChains ? total_of_blocks(rows.chains(kSumBlock)) : "";  // more are refused
+    text.open = rows.open_extent();
+    text.functions = text.open                                     ? total_of_open_blocks("kChains")
+                     : rows.chains(kSumBlock) <= Rows::kMostChains ? total_of_blocks(rows.chains(kSumBlock))
+                                                                   : "";  // more are refused
     text.functions +=
         float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
         (log ? float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); }) : std::string(share_text()));

@@ -20,6 +20,10 @@ using program::Op;
 constexpr const char* kText =
 #include "cuda/families/rows/rows.inc"
     ;
+/// So that texts name places and terms alike, whether extents are parameters or not.
+constexpr std::string_view kOpenNames = R"(#define octavo_place(tile, row, i) octavo_place(tile, row, i, kChains, kPitch)
+#define octavo_terms(chain) octavo_terms(chain, kChains, kExtent)
+)";
 constexpr int kBatch = 4;  // runs of a lane that are read together
 
 }  // namespace
@@ -32,6 +36,7 @@ Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t las
   std::vector<std::size_t> outer, inner;
   for (std::size_t k = 0; k < s.space.size(); ++k) {
     const bool open = (s.open >> k & 1) != 0, of_row = k >= first && k < last;
+    r.open_extent_ = r.open_extent_ || (open && of_row);
     if (s.space[k] == 1 && (!open || of_row)) continue;
     (k >= first && k < last ? inner : outer).push_back(k);
     (k >= first && k < last ? r.extent_ : r.count_) *= s.space[k];
@@ -211,26 +216,42 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   }
   each = parameter_loads + anchor.each + operand_loads + results +
          fmt::format("      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) octavo_program({});\n{}", call, stores);
-  const bool open = std::any_of(open_dims_.begin(), open_dims_.end(), [](char o) { return o != 0; });
   OpenNumbers given;
   const std::string of_rows = places(given), passed = given.passed();
+  const bool open = !passed.empty() || std::any_of(open_dims_.begin(), open_dims_.end(), [](char o) { return o != 0; });
   if (open) given.name("kCount", count_, "unsigned");
+  if (anchor.open)
+    given.name("kExtent", extent_), given.name("kChains", chains(anchor.chain)), given.name("kPitch", pitch(anchor.chain));
   given.add_to(launch);
-  std::string text = text_for(kText, open),
-              numbers = declare({{"kExtent", extent_},
-                                 {"kRun", run_},
-                                 {"kWide", std::min(run_, 4)},
-                                 {"kRows", tile.rows},
-                                 {"kWarps", tile.warps},
-                                 {"kBatch", std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_))},
-                                 {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
-                                 {"kChains", chains(anchor.chain)},
-                                 {"kPitch", pitch(anchor.chain)},
-                                 {"kSize", element_bytes(arrays_[0].ref)}});
+  const std::int64_t batch = anchor.open ? kBatch : std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_));
+  std::string text = text_for(kText, open), numbers;
+  if (anchor.open) {
+    numbers = declare({{"kRun", run_},
+                       {"kWide", std::min(run_, 4)},
+                       {"kRows", tile.rows},
+                       {"kWarps", tile.warps},
+                       {"kBatch", batch},
+                       {"kChain", anchor.chain},
+                       {"kSize", element_bytes(arrays_[0].ref)}});
+  } else {
+    numbers = declare({{"kExtent", extent_},
+                       {"kRun", run_},
+                       {"kWide", std::min(run_, 4)},
+                       {"kRows", tile.rows},
+                       {"kWarps", tile.warps},
+                       {"kBatch", batch},
+                       {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
+                       {"kChains", chains(anchor.chain)},
+                       {"kPitch", pitch(anchor.chain)},
+                       {"kSize", element_bytes(arrays_[0].ref)}});
+  }
   if (!open) numbers += fmt::format("constexpr unsigned kCount = {}u;\n", count_);
   const std::string read_x =
       fmt::format("OCTAVO_DEVICE void octavo_load_x(float (&e)[kRun], const unsigned char* p) {{ {}(e, p); }}\n",
                   load_function(arrays_[0].ref.dtype));
+  replace_mark(text, "@OF_PLACE@", anchor.open ? ", int kChains, int kPitch" : "");
+  replace_mark(text, "@OF_TERMS@", anchor.open ? ", int kChains, int kExtent" : "");
+  replace_mark(text, "@NAMES@", anchor.open ? kOpenNames : "");
   replace_mark(text, "@FUNCTIONS@", anchor.functions);
   replace_mark(text, "@PARAMETERS@", parameters + given.parameters());
   if (open) replace_mark(text, "@PASSED@", passed), replace_mark(text, "@PASSED@", passed);

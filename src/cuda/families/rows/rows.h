@@ -22,10 +22,12 @@ struct RowTile {
 struct RowText {
   std::int64_t chain = 0;  ///< terms of a chain; 0: a row is one
   std::string functions;   ///< in front of the kernel
-  std::string take;        ///< of the run e of a row that was read, before it is staged
-  std::string staged;      ///< behind the row's last run
-  std::string chains;      ///< behind a barrier, all threads
-  std::string before;      ///< of each row's results
+  bool open =
+      false;  ///< the text takes kExtent, kChains and kPitch as parameters of the kernel (Rows::open_extent); `chain` is not 0
+  std::string take;    ///< of the run e of a row that was read, before it is staged
+  std::string staged;  ///< behind the row's last run
+  std::string chains;  ///< behind a barrier, all threads
+  std::string before;  ///< of each row's results
   std::string
       each;  ///< sets acc[kRun] from the run e of staged elements, p1, p2, ... (parameters) and `at.x + i * kSize` (its place)
 };
@@ -40,6 +42,7 @@ class Rows {
   static constexpr std::int64_t kMostChains = 448;  ///< as many terms as the shared memory of a block holds, about
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t extent() const { return extent_; }
+  [[nodiscard]] bool open_extent() const { return open_extent_; }
   [[nodiscard]] int run() const { return run_; }  ///< elements that a lane reads at once
   [[nodiscard]] std::int64_t chains(std::int64_t chain) const { return chain == 0 ? 1 : (extent_ + chain - 1) / chain; }
   [[nodiscard]] std::int64_t shared_bytes(const RowTile& tile, std::int64_t chain) const;
@@ -74,6 +77,7 @@ class Rows {
   std::vector<std::int64_t> dims_;  ///< of the rows, outermost first
   std::vector<char> open_dims_;     ///< of them
   std::int64_t count_ = 1, extent_ = 1;
+  bool open_extent_ = false;  ///< extent_ is open
   int run_ = 1;
   std::vector<Array> arrays_;  ///< x, parameters, operands that the program reads, stores
   double bytes_ = 0;           ///< of all

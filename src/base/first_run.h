@@ -1,0 +1,38 @@
+// Where the time of a first run of new shapes goes: seconds that this process spent in each part so far. For measurements; a timer costs two readings of the
+// clock.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace octavo {
+
+/// extents: a plan gets the extents of the shapes, memory, keys. starts: how its kernels are started, from the table or by emission. load: an engine is made of
+/// it. prepare: an executor finds its functions. allocate: memory of a device. capture: graphs. copy: between host and device. launch: graphs are started.
+/// wait: for a device.
+enum class RunPart : std::uint8_t { extents, starts, load, prepare, allocate, capture, copy, launch, wait };
+inline constexpr std::array<std::string_view, 9> kRunParts{"extents", "starts", "load",   "prepare", "allocate",
+                                                           "capture", "copy",   "launch", "wait"};
+
+/// By RunPart. Thread-safe.
+[[nodiscard]] std::array<double, kRunParts.size()> run_part_seconds();
+
+/// Counts from here to the end of its life. While another one of the same thread lives inside, only that one counts.
+class RunPartTimer {
+ public:
+  explicit RunPartTimer(RunPart part);
+  ~RunPartTimer();
+  RunPartTimer(const RunPartTimer&) = delete;
+  RunPartTimer& operator=(const RunPartTimer&) = delete;
+
+ private:
+  void stop(std::chrono::steady_clock::time_point now);
+  RunPart part_;
+  RunPartTimer* outer_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace octavo
