@@ -17,7 +17,6 @@
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "region/sizes.h"
-#include "support/feeds.h"
 
 namespace octavo {
 namespace {
