@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -16,7 +17,6 @@
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "region/sizes.h"
-#include "support/feeds.h"
 
 namespace octavo {
 namespace {
@@ -273,6 +273,39 @@ size -2 0 1
     EXPECT_GE(r.count, 0);
   }
   EXPECT_TRUE(product);
+}
+
+TEST(Counted, DamagedCountsAreRefused) {
+  const ir::Graph g = head();
+  auto planned = plan::make_plan(g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  const region::Plan& plan = planned->plan;
+  const auto first = std::find_if(plan.regions.begin(), plan.regions.end(), [](const region::Region& r) { return r.count >= 0; });
+  ASSERT_NE(first, plan.regions.end());
+  const auto at = static_cast<std::size_t>(first - plan.regions.begin());
+  const auto text = region::to_json(plan);
+  const auto read = region::from_json(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->regions[at].count, first->count);
+  EXPECT_EQ(read->regions[at].stages[0].counted, first->stages[0].counted);
+  const auto refused = [&](const char* why, const auto& damage) {
+    region::Plan bad = plan;
+    damage(bad.regions[at]);
+    const Status status = region::verify(bad);
+    ASSERT_FALSE(status) << why;
+    EXPECT_NE(status.error().message.find(why), std::string::npos) << status.error().message;
+  };
+  refused("which is no output of one number", [](region::Region& r) { r.count = 1 << 20; });
+  refused("which is no output of one number", [](region::Region& r) { r.count = r.stages[0].stores[0].buffer; });
+  refused("a count times 0 / 1", [](region::Region& r) { r.count_times = 0; });
+  refused("a count times 1 / -1", [](region::Region& r) { r.count_per = -1; });
+  refused("its counted dimension of stage 0 is 9", [](region::Region& r) { r.stages[0].counted = 9; });
+  refused("its counted dimension of stage 0 is -1", [](region::Region& r) { r.stages[0].counted = -1; });
+  region::Plan early = plan;
+  early.regions[0].count = first->count;
+  for (region::Stage& s : early.regions[0].stages) s.counted = 0;
+  ASSERT_FALSE(region::verify(early));
+  EXPECT_NE(region::verify(early).error().message.find("which no earlier region stores"), std::string::npos);
 }
 
 TEST(Counted, ExtentsAreTwoForEachPowerOfTwo) {
