@@ -119,7 +119,7 @@ TEST_F(AttentionWarps, TheLongWayGivesTheSameCodes) {
   const auto planted = [&](std::string_view from, std::string_view to, bool never) {
     return attend({1, 2, 20, 70, 64, 32}, forms, 2, 9, [&](std::string text) {
       text = edited(std::move(text), from, to);
-      return never ? edited(std::move(text), "if (other != 0u)", "if (false)") : text;
+      return never ? edited(std::move(text), "if (other[i] != 0u)", "if (false)") : text;
     });
   };
   EXPECT_EQ(planted("__fmul_rn(scaled, 0.999999523f)", "__fmul_rn(scaled, 0.5f)", false), "");
