@@ -260,7 +260,8 @@ Status Resizer::prepare() {
   for (const auto& [id, tensor] : extents_.growing())
     std::memcpy(memory->data() + growing_at_[id], tensor.bytes().data(), tensor.bytes().size());
   growing_ = std::move(memory);
-  keeps_ = std::make_shared<std::pair<std::shared_ptr<const engine::AlignedBytes>, std::shared_ptr<Codes>>>(growing_, codes_);
+  keeps_ = std::make_shared<Keeps>(Keeps{growing_, codes_, {}});
+  place_growing();
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options_.cpu));
   const cpu::CapScope cap(most);
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
@@ -434,7 +435,7 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   if (origin.model != nullptr) origin.build = build_text(said, {});
   OCTAVO_CHECK(restart(plan, *point, others));
   const RunPartTimer load(RunPart::load);
-  auto made = engine::Engine::resized(base_, std::move(plan), providers_, others, keeps_, std::move(origin));
+  auto made = engine::Engine::resized(base_, std::move(plan), providers_, others, keeps_, std::move(origin), placed_);
   if (made) return made;
   return no(made.error().message);  // a tactic that refuses these extents: they are planned
 }

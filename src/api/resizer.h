@@ -83,6 +83,7 @@ class Resizer {
   [[nodiscard]] Status make_kernels();
   [[nodiscard]] Status read_kernels(const nlohmann::json& j, std::span<const std::byte> data, const KeptCodes& codes);
   void hold_kernels();
+  void place_growing();
   [[nodiscard]] LaunchTable box() const;
   [[nodiscard]] Status restart(region::Plan& plan, const plan::Point& point,
                                std::map<region::BufferId, std::span<const std::byte>>& others) const;
@@ -109,7 +110,14 @@ class Resizer {
   std::shared_ptr<Codes> codes_ = std::make_shared<Codes>();  ///< `by_source` under fork_safe_mutex()
   LaunchTable launches_;
   std::shared_ptr<const engine::AlignedBytes> growing_;
-  std::shared_ptr<const void> keeps_;              ///< growing_ and codes_
+  /// What engines for other shapes keep alive.
+  struct Keeps {
+    std::shared_ptr<const engine::AlignedBytes> growing;
+    std::shared_ptr<Codes> codes;
+    std::vector<std::unique_ptr<region::DeviceMemory>> memory;  ///< growing_ in the memory of other devices
+  };
+  std::shared_ptr<Keeps> keeps_;
+  std::map<region::BufferId, std::byte*> placed_;  ///< in Keeps::memory
   std::vector<std::shared_ptr<const void>> held_;  ///< by the device: codes_
   std::map<region::BufferId, std::size_t> growing_at_;
   bool declared_ = false;  ///< the dimensions' ranges were given

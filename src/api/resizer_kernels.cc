@@ -231,6 +231,19 @@ Status Resizer::read_kernels(const nlohmann::json& j, std::span<const std::byte>
   return {};
 }
 
+/// Constants whose length depends on shapes are in the memory of their device once: every shape reads a beginning of them. Where there is no memory, engines
+/// copy what they need.
+void Resizer::place_growing() {
+  for (const auto& [id, tensor] : extents_.growing()) {
+    const region::DeviceId space = plan_.buffers[static_cast<std::size_t>(id)].space;
+    if (space == region::kHost) continue;
+    auto memory = base_->device(space).allocate(tensor.bytes().size());
+    if (!memory || !base_->device(space).write((*memory)->address(), tensor.bytes())) continue;
+    placed_[id] = (*memory)->address();
+    keeps_->memory.push_back(std::move(*memory));
+  }
+}
+
 /// Has the devices load the code. Of a device that is not here nothing can be held: engines are made for it all the same.
 void Resizer::hold_kernels() {
   std::set<std::pair<std::size_t, std::int32_t>> used;  // device, code

@@ -101,7 +101,8 @@ Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Pr
 Result<std::shared_ptr<const Engine>> Engine::resized(const std::shared_ptr<const Engine>& base, region::Plan plan,
                                                       const Providers& providers,
                                                       const std::map<region::BufferId, std::span<const std::byte>>& others,
-                                                      std::shared_ptr<const void> keeps, Origin origin) {
+                                                      std::shared_ptr<const void> keeps, Origin origin,
+                                                      const std::map<region::BufferId, std::byte*>& placed) {
   std::shared_ptr<Engine> e(new Engine);
   e->plan_ = std::move(plan);
   e->origin_ = std::move(origin);
@@ -120,7 +121,7 @@ Result<std::shared_ptr<const Engine>> Engine::resized(const std::shared_ptr<cons
   }
   OCTAVO_CHECK(region::verify(e->plan_));
   e->devices_ = base->devices_;
-  OCTAVO_CHECK(e->place_constants(&others));
+  OCTAVO_CHECK(e->place_constants(&others, placed));
   OCTAVO_CHECK(e->load_kernels(providers, "resized engine"));
   return e;
 }
@@ -298,12 +299,15 @@ Status Engine::find_devices(const Devices& devices, std::string_view who) {
   return {};
 }
 
-/// Constants of other devices are copied there, once for all contexts. `others`: of a resized engine, whose base has the rest.
-Status Engine::place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others) {
+/// Constants of other devices are copied there, once for all contexts. `others`: of a resized engine, whose base has the rest; `placed`: those of them that are
+/// there already.
+Status Engine::place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others,
+                               const std::map<region::BufferId, std::byte*>& placed) {
   constexpr std::size_t kUnit = 256;
   const auto size_of = [&](std::size_t i) { return (constants_[i].size() + kUnit - 1) / kUnit * kUnit; };
   const auto is_there = [&](std::size_t i) {
-    return others != nullptr && plan_.buffers[i].space != region::kHost && !others->contains(static_cast<region::BufferId>(i));
+    const auto id = static_cast<region::BufferId>(i);
+    return others != nullptr && plan_.buffers[i].space != region::kHost && (!others->contains(id) || placed.contains(id));
   };
   constant_at_.assign(plan_.buffers.size(), nullptr);
   device_memory_.resize(plan_.devices.size());
@@ -312,8 +316,9 @@ Status Engine::place_constants(const std::map<region::BufferId, std::span<const 
     const region::Buffer& b = plan_.buffers[i];
     if (b.kind != BufferKind::constant) continue;
     if (b.space == region::kHost) constant_at_[i] = const_cast<std::byte*>(constants_[i].data());
+    const auto own = placed.find(static_cast<region::BufferId>(i));
     if (is_there(i))
-      constant_at_[i] = base_->constant_at_[i];
+      constant_at_[i] = own != placed.end() ? own->second : base_->constant_at_[i];
     else
       total[static_cast<std::size_t>(b.space)] += size_of(i);
   }

@@ -55,10 +55,11 @@ class Engine {
                                                                     SharedMemory* shared = nullptr, Origin origin = {});
   /// An engine for other extents: `plan` has the buffers of `base`, whose constants it uses where they are, but for `others`, which `keeps`
   /// keeps alive (as create wants constants); behind them it may have further constants, all in `others`. Nothing is packed, and only `others` of another
-  /// device are copied. Errors: as create.
+  /// device are copied, but for those that are in its memory already: `placed`, which `keeps` keeps alive too. Errors: as create.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> resized(
       const std::shared_ptr<const Engine>& base, region::Plan plan, const Providers& providers,
-      const std::map<region::BufferId, std::span<const std::byte>>& others, std::shared_ptr<const void> keeps, Origin origin);
+      const std::map<region::BufferId, std::span<const std::byte>>& others, std::shared_ptr<const void> keeps, Origin origin,
+      const std::map<region::BufferId, std::byte*>& placed = {});
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`, also
   /// for a file that holds several engines.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
@@ -114,7 +115,8 @@ class Engine {
                                                                    std::string_view who) const;
   void load_shorter(const Providers& providers, std::size_t region);
   [[nodiscard]] Status find_devices(const Devices& devices, std::string_view who);
-  [[nodiscard]] Status place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others = nullptr);
+  [[nodiscard]] Status place_constants(const std::map<region::BufferId, std::span<const std::byte>>* others = nullptr,
+                                       const std::map<region::BufferId, std::byte*>& placed = {});
 
   region::Plan plan_;
   mutable std::string plan_hash_;  ///< under fork_safe_mutex(); once it is there it stays

@@ -261,7 +261,8 @@ RandomOpen random_open(std::uint64_t seed) {
   const Dims declared = image ? Dims{-1, channels, 8, 8} : Dims{-1, -2, channels};
   out.least["x"] = image ? ir::Shape{1, channels, 8, 8} : ir::Shape{1, 1, channels};
   out.most["x"] = image ? ir::Shape{6, channels, 8, 8} : ir::Shape{4, 20, channels};
-  m.input("x", declared, type).output("y", type);
+  m.input("x", declared, type).output("y", type).ints("zero", {0}).ints("ones", {1});
+  m.constant("one", {}, std::vector<std::int64_t>{1}, onnx::testing::kS64);
   std::string x = "x";
   for (std::int64_t layer = 0, layers = 2 + below(4); layer < layers; ++layer) {
     if (image) {
@@ -286,7 +287,12 @@ RandomOpen random_open(std::uint64_t seed) {
       }
       continue;
     }
-    switch (below(7)) {
+    switch (below(8)) {
+      case 7: {  // as many rows of a table as the sequence has
+        const std::string length = node("Unsqueeze", {node("Gather", {node("Shape", {x}).second, "one"}).second, "zero"}).second;
+        x = node("Add", {x, node("Slice", {constant({1, 20, channels}), "zero", length, "ones"}).second}).second;
+        break;
+      }
       case 0:
       case 1: {
         const std::int64_t to = 4 * (1 + below(6));
@@ -372,6 +378,41 @@ TEST_F(OpenGpu, RandomNetworksGiveTheBitsOfEnginesForTheirShapes) {
     }
   }
   EXPECT_GT(compared, kSeeds);
+}
+
+/// A height and a width are numbers of a convolution's text: such a region is emitted and compiled when a shape comes, and says so.
+TEST_F(OpenGpu, KernelsWithAnOpenHeightAsANumberSayThatTheyAreCompiled) {
+  onnx::testing::ModelBuilder m;
+  m.input("x", {1, 8, -2, -3}).output("y").ramp("w", {8, 8, 3, 3});
+  m.node("Conv", {"x", "w"}, {"c"}).ints("pads", {1, 1, 1, 1}).name("conv");
+  m.node("Relu", {"c"}, {"y"}).name("relu");
+  const std::string bytes = m.bytes();
+  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "picture");
+  ASSERT_TRUE(session) << session.error().message;
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  const auto picture = [](std::int64_t h, std::int64_t w) { return Shapes{{"x", {1, 8, h, w}}}; };
+  EmulatedGpu gpu;
+  const PipelineOptions o = options();
+  const auto base = gpu.build(**session, o, picture(8, 12));
+  ASSERT_TRUE(base) << base.error().message;
+  const api::ShapeRanges ranges{{"x", {{1, 8, 4, 4}, {1, 8, 8, 12}, {1, 8, 20, 20}}}};
+  const auto resizer =
+      Resizer::create(**session, o, *inputs, ranges, picture(8, 12), base->engine, base->decided, {gpu.provider.get()});
+  ASSERT_TRUE(resizer) << resizer.error().message;
+  const int compiled = gpu.compiled;
+  const auto resized = (*resizer)->at(picture(11, 13));
+  ASSERT_TRUE(resized) << resized.error().message;
+  EXPECT_GT(gpu.compiled, compiled);
+  EXPECT_NE(late_kernels((*resized)->plan()).find("conv"), std::string::npos);
+  const int then = gpu.compiled;
+  ASSERT_TRUE((*resizer)->at(picture(11, 13)));
+  EXPECT_EQ(gpu.compiled, then) << "its code is kept";
+  PipelineOptions like = o;
+  like.plan.follow = base->decided;
+  const auto own = gpu.build(**session, like, picture(11, 13));
+  ASSERT_TRUE(own) << own.error().message;
+  expect_equal(*resized, own->engine, "11 x 13");
 }
 
 /// What a file keeps of a plan for a range, written and read again, with the engine of the file.

@@ -1,6 +1,7 @@
 #include "cuda/device/pinned.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace octavo::cuda {
 
@@ -18,6 +19,7 @@ PinnedMemory::Block PinnedMemory::take(std::size_t bytes) {
       return found;
     }
   }
+  if (bytes <= kMostFree / 4) bytes = std::bit_ceil(std::max(bytes, kLeast));  // shapes that grow pin again at each doubling alone
   void* at = nullptr;
   if (api_.pin(&at, bytes, 0) != 0) return {};
   return {static_cast<std::byte*>(at), bytes};

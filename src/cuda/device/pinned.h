@@ -16,12 +16,13 @@ class PinnedMemory {
     std::size_t bytes = 0;
   };
   explicit PinnedMemory(const DriverApi& api) : api_(api) {}
-  /// The least of the free blocks that are large enough, or a new one, with the GPU's context current. Null where no memory can be pinned.
+  /// The least of the free blocks that are large enough, or a new one, of a power of two unless it is very large, with the GPU's context current. Null where no memory can be pinned.
   [[nodiscard]] Block take(std::size_t bytes);
   void give(Block block);
 
  private:
   static constexpr std::size_t kMostFree = std::size_t{1} << 30;  ///< bytes that are kept
+  static constexpr std::size_t kLeast = std::size_t{1} << 16;     ///< bytes of a block
   const DriverApi& api_;
   std::mutex mutex_;
   std::vector<Block> free_;
