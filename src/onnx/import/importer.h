@@ -109,6 +109,8 @@ class Importer {
   [[nodiscard]] std::string unique_name(const pb::NodeProto& node, int index, const std::string& prefix);
   [[nodiscard]] std::int64_t opset_of(const std::string& domain) const;
   [[nodiscard]] Status bind_outputs();
+  /// Makes outputs of the counts by which operands are read, and numbers them. `counts`: outputs that are counts already.
+  void publish_counts(std::map<ValueId, int>& counts);
   [[nodiscard]] Error problem_report() const;
   void list_absorbed();
 
