@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <variant>
 #include <vector>
 
@@ -71,7 +72,8 @@ std::optional<NearCodes> near_codes(const Program& p) {
       const auto* f = std::get_if<program::FunctionSpan>(&s);
       if (f == nullptr || f->result != requantize->x || (!is_gelu(f->function) && f->function != Function::silu)) continue;
       const auto rounded = rounded_by(*requantize);
-      if (!rounded || !(rounded->step >= 1e-5F) || !(doubtful(*rounded) < 0.02F)) return std::nullopt;
+      // Where approximations of SiLU stop to grow, at 1e6, all codes are reached.
+      if (!rounded || !(rounded->step >= 1e-5F && rounded->step <= 100) || !(doubtful(*rounded) < 0.02F)) return std::nullopt;
       NearCodes out{p, {}, f->function, *rounded};
       out.front.outputs = {{f->x, ir::DType::f32}};
       out.front = program::simplify(out.front);
