@@ -3,7 +3,8 @@
 //   written:  code = clamp(round(f(x) / s)) + zero      f: a GELU or a SiLU, some 60 instructions with a division or two
 //   computed: the same of an approximation of f, some 15 instructions
 //
-// The approximation differs from the program by at most `kWorst` times max(1, |f|). Where the quotient is further than that from the middle between two
+// The approximation is taken to differ from the program by at most `kWorst` times max(1, |f|). That is sampled, not proven: of 524,288 floats in each of eight
+// spellings the worst was 0.95e-6 (tests/cuda/near_test.cc); Abramowitz and Stegun's bound of 1.5e-7 for erf gives 4e-7, roundings the rest. Where the quotient is further than that from the middle between two
 // integers, both round to one code; the others, about one of a thousand, are computed as written.
 #pragma once
 
