@@ -5,6 +5,8 @@
 #include <cassert>
 #include <utility>
 
+#include "ir/output_sizes.h"
+
 namespace octavo::ir {
 namespace {
 
@@ -153,7 +155,7 @@ int Graph::output_uses(ValueId v) const {
 
 std::vector<NodeId> Graph::order() const {
   std::vector<NodeId> result;
-  std::vector<char> state(nodes_.size(), 0);  // 1: on the stack, 2: done
+  std::vector<char> state;  // 1: on the stack, 2: done
   std::vector<std::pair<NodeId, std::size_t>> stack;
   const auto visit = [&](NodeId root) {
     if (state[static_cast<std::size_t>(root)] != 0) return;
@@ -177,8 +179,26 @@ std::vector<NodeId> Graph::order() const {
       }
     }
   };
-  for (const ValueId in : inputs) visit(value(in).producer);
-  for (const ValueId out : outputs) visit(value(out).producer);
+  const auto visit_all = [&](const std::vector<NodeId>& first) {
+    result.clear();
+    state.assign(nodes_.size(), 0);
+    for (const ValueId in : inputs) visit(value(in).producer);
+    for (const NodeId id : first) visit(id);
+    for (const ValueId out : outputs) visit(value(out).producer);
+  };
+  visit_all({});
+  // What stands behind a count must know it before it runs: counts come first, each as soon as what it is made of is there.
+  std::vector<NodeId> counts;
+  for (const OutputSize& s : sizes) {
+    if (is_counter(s)) counts.push_back(value(outputs[static_cast<std::size_t>(s.count)]).producer);
+  }
+  if (!counts.empty()) {
+    std::vector<std::size_t> place(nodes_.size(), 0);
+    for (std::size_t i = 0; i < result.size(); ++i) place[static_cast<std::size_t>(result[i])] = i;
+    std::stable_sort(counts.begin(), counts.end(),
+                     [&](NodeId x, NodeId y) { return place[static_cast<std::size_t>(x)] < place[static_cast<std::size_t>(y)]; });
+    visit_all(counts);
+  }
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/causes/plan_regions.h"
+#include "ir/output_sizes.h"
 #include "plan/regions/narrow_marks.h"
 
 namespace octavo::plan {
@@ -73,6 +74,21 @@ std::vector<NodeId> moves_first(const Graph& g, const std::optional<std::set<Nod
   };
   std::vector<bool> done(static_cast<std::size_t>(g.node_capacity()), false);
   std::vector<NodeId> out;
+  // A move behind a count that data decide waits for it: it then moves only so many elements.
+  std::vector<std::size_t> place(static_cast<std::size_t>(g.node_capacity()), 0);
+  std::vector<NodeId> counts;
+  for (const ir::OutputSize& s : g.sizes) {
+    if (ir::is_counter(s)) counts.push_back(g.value(g.outputs[static_cast<std::size_t>(s.count)]).producer);
+  }
+  if (!counts.empty()) {
+    const std::vector<NodeId> order = g.order();
+    for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = i;
+  }
+  const auto waits = [&](NodeId id) {
+    return std::any_of(counts.begin(), counts.end(), [&](NodeId c) {
+      return !done[static_cast<std::size_t>(c)] && place[static_cast<std::size_t>(c)] < place[static_cast<std::size_t>(id)];
+    });
+  };
   const auto emit = [&](NodeId id, const auto& self) -> void {
     done[static_cast<std::size_t>(id)] = true;
     out.push_back(id);
@@ -85,7 +101,7 @@ std::vector<NodeId> moves_first(const Graph& g, const std::optional<std::set<Nod
         const bool ready = std::all_of(u.inputs.begin(), u.inputs.end(), [&](ValueId in) {
           return in == ir::kNone || done[static_cast<std::size_t>(g.value(in).producer)] || (few && g.is_constant(in));
         });
-        if (ready) self(user, self);
+        if (ready && !waits(user)) self(user, self);
       }
     }
   };
