@@ -128,7 +128,7 @@ class Graph {
   [[nodiscard]] int use_count(ValueId v) const { return static_cast<int>(users(v).size()) + output_uses(v); }
   /// Marks nodes that no output depends on as dead. Graph inputs stay. Returns how many died.
   int remove_dead();
-  /// Live nodes, producers first; deterministic (depth first from the outputs, in operand order).
+  /// Live nodes, producers first; deterministic (depth first: the counts of ir/output_sizes.h, then the outputs, in operand order).
   [[nodiscard]] std::vector<NodeId> order() const;
   /// Call after editing Node::inputs directly.
   void touch() { users_valid_ = false; }
