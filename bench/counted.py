@@ -13,10 +13,8 @@ import subprocess
 import sys
 import time
 
-
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/python"))
 from test_counted import BOXES, boxes, detector  # noqa: E402
-
 
 COUNTS = (BOXES, 150, 75, 20, 5, 1, 0)
 

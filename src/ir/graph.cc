@@ -188,11 +188,7 @@ std::vector<NodeId> Graph::order() const {
   };
   visit_all({});
   // What stands behind a count must know it before it runs: counts come first, each as soon as what it is made of is there.
-  std::vector<NodeId> counts;
-  for (const OutputSize& s : sizes) {
-    if (is_counter(s)) counts.push_back(value(outputs[static_cast<std::size_t>(s.count)]).producer);
-  }
-  if (!counts.empty()) {
+  if (std::vector<NodeId> counts = count_nodes(*this); !counts.empty()) {
     std::vector<std::size_t> place(nodes_.size(), 0);
     for (std::size_t i = 0; i < result.size(); ++i) place[static_cast<std::size_t>(result[i])] = i;
     std::stable_sort(counts.begin(), counts.end(),

@@ -26,7 +26,7 @@ enum class Op : std::uint16_t {
 #include "ir/ops.def"
 };
 
-enum : unsigned { kPointwise = 1, kMove = 2, kCommute = 4, kAnchor = 8 };
+enum : unsigned { kPointwise = 1, kMove = 2, kCommute = 4, kAnchor = 8, kImages = 16 };
 
 struct OpInfo {
   Op op;

@@ -13,6 +13,14 @@ std::size_t shown_outputs(std::size_t outputs, std::span<const OutputSize> sizes
   return static_cast<std::size_t>(first);
 }
 
+std::vector<NodeId> count_nodes(const Graph& g) {
+  std::vector<NodeId> out;
+  for (const OutputSize& s : g.sizes) {
+    if (is_counter(s)) out.push_back(g.value(g.outputs[static_cast<std::size_t>(s.count)]).producer);
+  }
+  return out;
+}
+
 void drop_counters(Graph& g) {
   std::size_t keep = shown_outputs(g.outputs.size(), g.sizes);
   std::erase_if(g.sizes, is_counter);

@@ -34,6 +34,8 @@ inline constexpr const char* kCounted = "counted";
 [[nodiscard]] inline bool is_counter(const OutputSize& s) {
   return s.output == kCounter;
 }
+/// The nodes that compute the counts of the list, in its order.
+[[nodiscard]] std::vector<NodeId> count_nodes(const Graph& g);
 /// Without the outputs that only counters need: for devices that compute all the room.
 void drop_counters(Graph& g);
 

@@ -43,24 +43,15 @@ std::optional<int> dim_of_input(const Stage& s, std::size_t input, int k) {
     const bool scales = a.op == Op::quantize_rt || a.op == Op::dequantize_rt || a.op == Op::affine;
     return scales && input > 0 && !t.dims.empty() ? std::nullopt : aligned(t, rank, k, room);
   }
+  if (ir::has_trait(a.op, ir::kImages)) {
+    if (k != 0) return std::nullopt;
+    return input == 0 ? 0 : kAll;
+  }
   switch (a.op) {
     case Op::math:
     case Op::bit_cast:
     case Op::expand: return aligned(t, rank, k, room);
     case Op::reshape: return t.dims == s.space ? std::optional(k) : std::nullopt;  // a copy
-    case Op::conv:
-    case Op::conv_transpose:
-    case Op::max_pool:
-    case Op::avg_pool:
-    case Op::max_pool_index:
-    case Op::lrn:
-    case Op::instance_norm:
-    case Op::resize_linear:
-    case Op::resize_cubic:
-    case Op::depth_to_space:
-    case Op::space_to_depth:
-      if (k != 0) return std::nullopt;
-      return input == 0 ? 0 : kAll;
     case Op::resize_nearest: {
       const auto& index = a.as<ir::ResizeNearest>().index;
       const auto d = static_cast<std::size_t>(k);

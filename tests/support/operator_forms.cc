@@ -119,7 +119,7 @@ void add_pointwise(std::vector<Form>& to) {
       default: add(to, Op::id, std::vector<In>(least, In{kMatrix}));                    \
     }                                                                                   \
   }
-  using ir::kAnchor, ir::kCommute, ir::kMove, ir::kPointwise;
+  using ir::kAnchor, ir::kCommute, ir::kImages, ir::kMove, ir::kPointwise;
 #include "ir/ops.def"
   add(to, Op::mod, {{kMatrix}, {kMatrix}}, {{"fmod", std::int64_t{1}}}, "fmod");
   add(to, Op::affine, {{kImage}, {{8}, DType::f32, true}, {{8}, DType::f32, true}});

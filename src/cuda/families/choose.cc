@@ -1,5 +1,6 @@
 // choose: where, and the comparisons and logical operators that make its conditions, with ONNX's broadcasting; one element a thread.
 #include "cuda/families/words.h"
+#include "cuda/text/elements.h"
 
 namespace octavo::cuda {
 namespace {
@@ -8,7 +9,7 @@ using ir::DType;
 using ir::Op;
 
 bool compares(Op op) {
-  return op == Op::equal || op == Op::less || op == Op::less_equal || op == Op::greater || op == Op::greater_equal;
+  return !comparison(op).empty();
 }
 bool joins(Op op) {
   return op == Op::logical_and || op == Op::logical_or;
@@ -33,13 +34,9 @@ std::string_view plain_type(DType type) {
 
 std::string_view symbol(Op op) {
   switch (op) {
-    case Op::equal: return "==";
-    case Op::less: return "<";
-    case Op::less_equal: return "<=";
-    case Op::greater: return ">";
-    case Op::greater_equal: return ">=";
     case Op::logical_and: return "&&";
-    default: return "||";
+    case Op::logical_or: return "||";
+    default: return comparison(op);
   }
 }
 

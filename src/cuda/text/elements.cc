@@ -62,6 +62,17 @@ std::string store_function(DType type) {
   return load.empty() ? "" : "octavo_store_" + load.substr(std::string_view("octavo_load_").size());
 }
 
+std::string_view comparison(ir::Op op) {
+  switch (op) {
+    case ir::Op::equal: return "==";
+    case ir::Op::less: return "<";
+    case ir::Op::less_equal: return "<=";
+    case ir::Op::greater: return ">";
+    case ir::Op::greater_equal: return ">=";
+    default: return "";
+  }
+}
+
 std::string_view register_type(DType type) {
   return ir::is_float(type) ? "float" : "int";
 }

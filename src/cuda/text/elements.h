@@ -89,6 +89,8 @@ class Elements {
 [[nodiscard]] std::string store_function(ir::DType type);
 /// "int" or "float", as programs hold the type.
 [[nodiscard]] std::string_view register_type(ir::DType type);
+/// "<": how a comparison is spelled; empty: the operator is none.
+[[nodiscard]] std::string_view comparison(ir::Op op);
 /// A float as text that reads back exactly, infinities included.
 [[nodiscard]] std::string float_text(float v);
 

@@ -181,6 +181,12 @@ Status Sizes::prepare(NodeContext& n, Op op, std::vector<ValueId>& inputs, Attrs
   };
   if (ir::has_trait(op, ir::kPointwise) || op == Op::bitwise) return pointwise(n, inputs);
   const DType t = g.type(x).dtype;
+  if (ir::has_trait(op, ir::kImages) && op != Op::instance_norm) {
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      if (inputs[i] != ir::kNone) OCTAVO_CHECK(only(inputs[i], {}));
+    }
+    return only(x, {0});
+  }
   switch (op) {
     case Op::math:
     case Op::bit_cast:
@@ -299,20 +305,6 @@ Status Sizes::prepare(NodeContext& n, Op op, std::vector<ValueId>& inputs, Attrs
       return inputs.size() > 1 ? only(inputs[1], {}) : Status();
     }
     case Op::instance_norm: return only(x, {0, 1});
-    case Op::conv:
-    case Op::conv_transpose:
-    case Op::max_pool:
-    case Op::avg_pool:
-    case Op::max_pool_index:
-    case Op::lrn:
-    case Op::resize_linear:
-    case Op::resize_cubic:
-    case Op::depth_to_space:
-    case Op::space_to_depth:
-      for (std::size_t i = 1; i < inputs.size(); ++i) {
-        if (inputs[i] != ir::kNone) OCTAVO_CHECK(only(inputs[i], {}));
-      }
-      return only(x, {0});
     case Op::resize_nearest:
       for (const auto& [d, count] : extents(x)) {
         if (!ir::get_ints(attrs, "index" + std::to_string(d)).empty()) return refuse(x, d);

@@ -222,6 +222,7 @@ class NeedFinder::Finder {
       const bool scales = n.op == Op::quantize_rt || n.op == Op::dequantize_rt || n.op == Op::affine;
       return scales && i > 0 ? all : aligned(r, y, v);
     }
+    if (ir::has_trait(n.op, ir::kImages)) return only_first();
     switch (n.op) {
       case Op::math:
       case Op::bit_cast:
@@ -300,17 +301,6 @@ class NeedFinder::Finder {
         return out;
       }
       case Op::gemm: return i == 2 ? aligned(r, y, v) : only_first();
-      case Op::conv:
-      case Op::conv_transpose:
-      case Op::max_pool:
-      case Op::avg_pool:
-      case Op::max_pool_index:
-      case Op::lrn:
-      case Op::instance_norm:
-      case Op::resize_linear:
-      case Op::resize_cubic:
-      case Op::depth_to_space:
-      case Op::space_to_depth: return only_first();
       case Op::resize_nearest: {
         const auto& index = std::get<ir::ResizeNearest>(facts).index;
         for (std::size_t d = 0; d < all.size(); ++d) {

@@ -76,10 +76,7 @@ std::vector<NodeId> moves_first(const Graph& g, const std::optional<std::set<Nod
   std::vector<NodeId> out;
   // A move behind a count that data decide waits for it: it then moves only so many elements.
   std::vector<std::size_t> place(static_cast<std::size_t>(g.node_capacity()), 0);
-  std::vector<NodeId> counts;
-  for (const ir::OutputSize& s : g.sizes) {
-    if (ir::is_counter(s)) counts.push_back(g.value(g.outputs[static_cast<std::size_t>(s.count)]).producer);
-  }
+  const std::vector<NodeId> counts = ir::count_nodes(g);
   if (!counts.empty()) {
     const std::vector<NodeId> order = g.order();
     for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = i;

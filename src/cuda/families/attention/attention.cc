@@ -139,15 +139,11 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
     if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(a, t);
     const EpilogueShape shape = epilogue_shape(a, t);
-    const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
-    if (!e.refusal.empty()) return refuse(e.refusal);
-    const double largest_sum = std::min(static_cast<double>(a.features) * a.left.largest() * a.right.largest(), 2147483648.0);
-    const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
-                      probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
+    OCTAVO_TRY(const CodesPrograms programs, codes_programs(a, shape));
     ProductSide codes = a.between;
     codes.rows = a.queries;
     const std::uint32_t begin = static_cast<std::uint32_t>(sums_begin_with(a.left, a.right, a.features, z.score_step)) +
-                                static_cast<std::uint32_t>(scores.acc_offset);
+                                static_cast<std::uint32_t>(programs.scores.acc_offset);
 
     KernelText out;
     out.text = fmt::format("typedef {} octavo_offset;\n#define OCTAVO_SPLIT 0\n#define OCTAVO_CODES 1\n",
@@ -163,32 +159,17 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
                          {"kSumBlock", kSumBlock},
                          {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
                          {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
-    out.text += fmt::format(
-        "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
-        "{};\n",
-        a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner);
+    out.text += batch_offsets(a);
     std::string text(kText);
-    replace_mark(
-        text, "@PARAMETERS@",
-        "const unsigned char* queries, const unsigned char* keys, const unsigned char* values, const unsigned char* constants" +
-            scores.parameters + probabilities.parameters + e.parameters);
-    replace_mark(text, "@POINTERS@", e.pointers);
-    replace_mark(text, "@SCORE_OPERANDS@", scores.names);
-    replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
+    programs.fill(text);
     out.text += std::string(elements_functions()) + softmax_text(a.softmax.program) +
-                total_of_blocks((a.keys + kSumBlock - 1) / kSumBlock) + scores.text + probabilities.text + e.text +
+                total_of_blocks((a.keys + kSumBlock - 1) / kSumBlock) + programs.text() +
                 product_text("octavo_scores", a.left, a.right, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
                 product_text("octavo_values", codes, a.last, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
 
-    Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
-    for (const ProductSide* side : {&a.left, &a.right, &a.last})
-      launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
-    launch.arguments.push_back({Argument::Kind::constant, 0, 0});
-    for (const auto* more : {&scores.arguments, &probabilities.arguments, &e.arguments})
-      launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
-    out.launches.push_back(std::move(launch));
+    out.launches.push_back(programs.launch(a, z.blocks, 32 * t.warps, z.shared));
     const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), sums_begin_with(a.between, a.last, a.keys, t.depth));
-    out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
+    out.constants.push_back(constants_with_start(start, programs.epilogue, shape.padded_channels));
     return out;
   }
 };

@@ -156,6 +156,43 @@ ElementText element_text(const AttentionShape& a, const ElementProgram& s, const
   return out;
 }
 
+void CodesPrograms::fill(std::string& kernel) const {
+  replace_mark(
+      kernel, "@PARAMETERS@",
+      "const unsigned char* queries, const unsigned char* keys, const unsigned char* values, const unsigned char* constants" +
+          scores.parameters + probabilities.parameters + epilogue.parameters);
+  replace_mark(kernel, "@POINTERS@", epilogue.pointers);
+  replace_mark(kernel, "@SCORE_OPERANDS@", scores.names);
+  replace_mark(kernel, "@PROBABILITY_OPERANDS@", probabilities.names);
+}
+
+Launch CodesPrograms::launch(const CodesShape& a, std::int64_t blocks, int threads, std::int64_t shared) const {
+  Launch out = launch_of("octavo_attention", blocks, threads, shared);
+  for (const ProductSide* side : {&a.left, &a.right, &a.last})
+    out.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
+  out.arguments.push_back({Argument::Kind::constant, 0, 0});
+  for (const auto* more : {&scores.arguments, &probabilities.arguments, &epilogue.arguments})
+    out.arguments.insert(out.arguments.end(), more->begin(), more->end());
+  return out;
+}
+
+Result<CodesPrograms> codes_programs(const CodesShape& a, const EpilogueShape& shape) {
+  CodesPrograms out;
+  out.epilogue = emit_epilogue(a.product, shape, shape.padded_channels * 4);
+  if (!out.epilogue.refusal.empty()) return refuse(out.epilogue.refusal);
+  const double largest_sum = std::min(static_cast<double>(a.features) * a.left.largest() * a.right.largest(), 2147483648.0);
+  out.scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum);
+  out.probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
+  return out;
+}
+
+std::string batch_offsets(const CodesShape& a) {
+  return fmt::format(
+      "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
+      "{};\n",
+      a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner);
+}
+
 std::string softmax_text(const program::Program& program) {
   return std::string(share_text()) + float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
          float_function("octavo_near_exp", [](auto& m, int v) { return near_exp(m, v); }) +

@@ -31,6 +31,22 @@ struct ElementText {
 [[nodiscard]] ElementText element_text(const AttentionShape& shape, const ElementProgram& element, const std::string& name,
                                        const std::string& prefix, bool real, double largest);
 
+/// The region's programs in a kernel, and its epilogue.
+struct CodesPrograms {
+  ElementText scores, probabilities;
+  Epilogue epilogue;
+  [[nodiscard]] std::string text() const { return scores.text + probabilities.text + epilogue.text; }
+  /// Puts parameters, pointers and operands in the places that a kernel's text has marks for.
+  void fill(std::string& kernel) const;
+  /// `octavo_attention` with its arguments.
+  [[nodiscard]] Launch launch(const CodesShape& shape, std::int64_t blocks, int threads, std::int64_t shared) const;
+};
+/// Error: why there is no such epilogue.
+[[nodiscard]] Result<CodesPrograms> codes_programs(const CodesShape& shape, const EpilogueShape& epilogue);
+
+/// Where the operands of each batch begin: the constants kQueryOuter to kValueInner.
+[[nodiscard]] std::string batch_offsets(const CodesShape& shape);
+
 /// The functions of softmax (softmax.inc) and what they are made of. `program`: what is done with the quotients.
 [[nodiscard]] std::string softmax_text(const program::Program& program);
 

@@ -198,15 +198,11 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
     if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(a, t);
     const EpilogueShape shape = epilogue_shape(a, t);
-    const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
-    if (!e.refusal.empty()) return refuse(e.refusal);
-    const double largest_sum = std::min(static_cast<double>(a.features) * a.left.largest() * a.right.largest(), 2147483648.0);
-    const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
-                      probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
+    OCTAVO_TRY(const CodesPrograms programs, codes_programs(a, shape));
     // Codes of keys are multiplied as they are: their zero point takes a number for a row off. Those of queries and values less 128 where that is theirs.
     const std::int32_t zero_keys = a.k.quantizer->zero_point[0];
     const auto begin =
-        static_cast<std::uint32_t>(a.features * a.left.zero * zero_keys) + static_cast<std::uint32_t>(scores.acc_offset);
+        static_cast<std::uint32_t>(a.features * a.left.zero * zero_keys) + static_cast<std::uint32_t>(programs.scores.acc_offset);
 
     KernelText out;
     out.text = fmt::format("typedef {} octavo_offset;\n", a.wide_offsets() ? "long long" : "int");
@@ -226,11 +222,8 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                          {"kZeroCodes", a.codes.zero},
                          {"kZeroValues", a.last.zero},
                          {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
-    out.text += fmt::format(
-        "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
-        "{};\nconstexpr octavo_offset kQueryRow = {}, kKeyRow = {}, kValueRow = {};\n",
-        a.left.outer, a.left.inner, a.right.outer, a.right.inner, a.last.outer, a.last.inner, a.left.row, a.right.row,
-        a.keys == 1 ? 0 : a.last.depth);
+    out.text += batch_offsets(a) + fmt::format("constexpr octavo_offset kQueryRow = {}, kKeyRow = {}, kValueRow = {};\n",
+                                               a.left.row, a.right.row, a.keys == 1 ? 0 : a.last.depth);
     out.text += fmt::format(
         "constexpr unsigned kFlipQueries = {}, kFlipValues = {};\nconstexpr bool kNear = {};\nconstexpr float kStep = {:a}f;\n",
         a.left.flipped ? "0x80808080u" : "0u", a.last.flipped ? "0x80808080u" : "0u", a.near, a.codes.step);
@@ -246,26 +239,13 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                           "octavo_bounded((c)[2]), octavo_bounded((c)[3]))\n",
                           a.codes.last);
     std::string text(kText);
-    replace_mark(
-        text, "@PARAMETERS@",
-        "const unsigned char* queries, const unsigned char* keys, const unsigned char* values, const unsigned char* constants" +
-            scores.parameters + probabilities.parameters + e.parameters);
-    replace_mark(text, "@POINTERS@", e.pointers);
-    replace_mark(text, "@SCORE_OPERANDS@", scores.names);
-    replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
+    programs.fill(text);
     out.text += std::string(elements_functions()) + softmax_text(a.softmax.program) +
-                total_of_blocks(parts(up(a.keys, 4), kSumBlock)) + scores.text + probabilities.text + e.text +
-                std::string(columns_text()) + text;
+                total_of_blocks(parts(up(a.keys, 4), kSumBlock)) + programs.text() + std::string(columns_text()) + text;
 
-    Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
-    for (const ProductSide* side : {&a.left, &a.right, &a.last})
-      launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
-    launch.arguments.push_back({Argument::Kind::constant, 0, 0});
-    for (const auto* more : {&scores.arguments, &probabilities.arguments, &e.arguments})
-      launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
-    out.launches.push_back(std::move(launch));
+    out.launches.push_back(programs.launch(a, z.blocks, 32 * t.warps, z.shared));
     const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), 0);
-    out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
+    out.constants.push_back(constants_with_start(start, programs.epilogue, shape.padded_channels));
     return out;
   }
 };

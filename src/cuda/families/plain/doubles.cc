@@ -1,6 +1,7 @@
 // doubles: element-wise operators and casts that read or give float64, with ONNX's broadcasting, and comparisons of floats of 16 bits. Arithmetic and comparisons
 // are of doubles; the functions of one operand, and powers, go through float32, as the reference computes them.
 #include "cuda/families/plain/plain.h"
+#include "cuda/text/elements.h"
 #include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 
@@ -25,16 +26,6 @@ std::string arithmetic(const Stage& s) {
     case Op::min: return "a != a ? a : b != b ? b : a < b ? a : b";
     case Op::prelu: return "a < 0.0 ? a * b : a";
     case Op::mod: return s.anchor.as<ir::Remainder>().fmod ? "octavo_fmod(a, b)" : "octavo_remainder(a, b)";
-    default: return "";
-  }
-}
-std::string_view comparison(Op op) {
-  switch (op) {
-    case Op::equal: return "==";
-    case Op::less: return "<";
-    case Op::less_equal: return "<=";
-    case Op::greater: return ">";
-    case Op::greater_equal: return ">=";
     default: return "";
   }
 }
