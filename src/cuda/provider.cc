@@ -217,6 +217,7 @@ class GpuProvider final : public region::Provider {
             p.kind == Argument::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
         if (p.offset < 0 || p.offset > bytes)
           return fail(ErrorKind::bad_engine, fmt::format("a kernel's parameter {} bytes into {}", p.offset, bytes));
+        if (p.image >= 0) OCTAVO_CHECK(check_image(s.launch.images[static_cast<std::size_t>(p.image)], bytes - p.offset));
       }
     }
     const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];

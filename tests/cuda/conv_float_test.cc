@@ -141,7 +141,8 @@ float largest_magnitude(const FloatCase& c) {
 //
 // Products of float16 have 22 bits as well. Their instruction adds 16 of them, in an order that nobody says, and the contract adds all terms one after the
 // other in float32: each of these roundings is at most 2^-23 S.
-std::string run_scaled(const FloatCase& c, const cuda::Parameters& parameters, int slices, const Edit& edit) {
+std::string run_scaled(const FloatCase& c, const cuda::Parameters& parameters, int slices, const Edit& edit,
+                       const cuda::Family& halves = cuda::conv_f16_family(), const cuda::Target& target = kTarget) {
   Scene s(11);
   build(s, c);
   int exponent = 0;
@@ -151,7 +152,7 @@ std::string run_scaled(const FloatCase& c, const cuda::Parameters& parameters, i
   if (c.type == DType::f16) {
     const auto steps = static_cast<float>(c.k * c.k * ((c.c + 15) / 16)), terms = static_cast<float>(c.k * c.k * c.c);
     const float bound = std::ldexp(18 * steps + terms + static_cast<float>(slices), -23);
-    return run_emulated(s, cuda::conv_f16_family(), parameters, bound, edit, scalar_region, kTarget);
+    return run_emulated(s, halves, parameters, bound, edit, scalar_region, target);
   }
   const auto instructions = static_cast<float>(c.k * c.k * ((c.c + 7) / 8));
   const float tolerance = std::ldexp(10 * instructions + static_cast<float>(slices), -23);
@@ -196,6 +197,26 @@ TEST_F(ConvFloatEmulated, ShapesAroundTiles) {
     EXPECT_EQ(run(c, tile()), "") << "three channels";
     c = {type, 1, 5, 6, 8, 16, 3, 1, 1};
     EXPECT_EQ(run(c, tile()), "") << "five channels";
+  }
+}
+
+// conv.*.im2col (sm_90a): rows that the copying unit gathers.
+TEST_F(ConvFloatEmulated, RowsThatAreGathered) {
+  const cuda::Target hopper{"sm_90a", 2, 227 * 1024};
+  const auto gathered = [&](const FloatCase& c, const std::string& tile, const char* groups, const char* tiles,
+                            const char* filter) {
+    const cuda::Parameters p{{"tile", tile},  {"groups", groups}, {"tiles", tiles},
+                             {"stages", "3"}, {"filter", filter}, {"blocks", "1"}};
+    if (c.type == DType::f16) return run_scaled(c, p, 1, {}, cuda::conv_im2col_f16_family(), hopper);
+    Scene s(11);
+    build(s, c);
+    return run_emulated(s, cuda::conv_im2col_bf16_family(), p, 1e-4F, {}, scalar_region, hopper);
+  };
+  for (const DType type : {DType::bf16, DType::f16}) {
+    EXPECT_EQ(gathered({type, 2, 32, 9, 7, 40, 3, 2, 1}, "64x64x64", "1", "shared", "streamed"), "") << "3x3/2";
+    EXPECT_EQ(gathered({type, 3, 64, 5, 9, 130, 3, 1, 1}, "64x128x128", "2", "turns", "resident"), "") << "3x3, in turns";
+    EXPECT_EQ(gathered({type, 2, 48, 12, 11, 33, 1, 2, 0, type == DType::bf16}, "128x64x32", "2", "shared", "resident"), "")
+        << "1x1/2";
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <set>
 
+#include "cuda/emulation/image.h"
 #include "reference/oracle_provider.h"
 #include "region/host_kernel.h"
 #include "region/stage_graph.h"
@@ -112,6 +114,7 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       const auto kernel = (*library)->find(launch.function);
       if (!kernel) return kernel.error().message + repeat;
       std::vector<void*> arguments;
+      std::deque<OctavoImage> images;
       for (const cuda::Argument& p : launch.arguments) {
         if (p.kind == cuda::Argument::Kind::number) {
           arguments.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
@@ -120,6 +123,11 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
         std::byte* base = p.kind == cuda::Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
                           : p.kind == cuda::Argument::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
                                                                      : workspace;
+        if (p.image >= 0) {
+          images.push_back(emulated_image(launch.images[static_cast<std::size_t>(p.image)], base + p.offset));
+          arguments.push_back(&images.back());
+          continue;
+        }
         arguments.push_back(base + p.offset);
       }
       const Grid grid{launch.grid, launch.block, static_cast<std::size_t>(launch.shared_bytes)};

@@ -191,7 +191,9 @@ class Reader {
     bool sound = true;
     for (const auto& [number, place] : parameters) {
       const auto& [offset, size] = place;
-      sound = sound && number == next && (size == 4 || size == 8) && offset == (end + size - 1) / size * size;
+      const int aligned = size == kImageBytes ? kImageAlignment : size;
+      sound = sound && number == next && (size == 4 || size == 8 || size == kImageBytes) &&
+              offset == (end + aligned - 1) / aligned * aligned;
       end = offset + size, ++next;
       k.sizes.push_back(size);
     }
@@ -221,7 +223,11 @@ Status check_launch(const Launch& l, const Cubin& cubin) {
   const std::size_t given = l.arguments.size();
   bool fits =
       static_cast<std::size_t>(of->parameters) == given && of->sizes.size() == given && (given > 0 || of->parameter_bytes == 0);
-  for (std::size_t i = 0; fits && i < given; ++i) fits = of->sizes[i] == 8 || l.arguments[i].kind == Argument::Kind::number;
+  for (std::size_t i = 0; fits && i < given; ++i) {
+    const Argument& a = l.arguments[i];
+    fits =
+        a.image >= 0 ? of->sizes[i] == kImageBytes : of->sizes[i] == 8 || (of->sizes[i] == 4 && a.kind == Argument::Kind::number);
+  }
   if (!fits)
     return bad(fmt::format("kernel \"{}\" takes {} parameters of {} bytes, the launch gives {} pointers", l.function,
                            of->parameters, of->parameter_bytes, given));

@@ -17,12 +17,14 @@
 
 namespace octavo::cuda {
 
+constexpr int kImageBytes = 128, kImageAlignment = 64;  ///< of a parameter that is an image (CUtensorMap)
+
 struct CubinKernel {
   std::string name;
   int parameters = 0;  ///< that it takes
   std::int64_t parameter_bytes = 0;
-  std::vector<int>
-      sizes;  ///< of each, in bytes; empty: they do not lie one behind the other, aligned to their sizes of 4 or 8 bytes
+  /// Of each, in bytes; empty: they do not lie one behind the other, aligned to their sizes of 4 or 8 bytes, or as images.
+  std::vector<int> sizes;
   std::int64_t shared_bytes = 0;  ///< static shared memory
   std::int64_t most_threads = 0;  ///< of a block, by __launch_bounds__; 0: not said
 };

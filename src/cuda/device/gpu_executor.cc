@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/first_run.h"
+#include "cuda/device/encoded_image.h"
 
 namespace octavo::cuda {
 namespace {
@@ -198,14 +199,24 @@ Status GpuExecutor::capture(const Key& key, const region::Memory& memory) {
 
 Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const std::string& name) const {
   std::vector<CuAddress> values;
+  std::vector<EncodedImage> images;
   std::vector<void*> parameters;
+  images.reserve(r.launch->arguments.size());
   for (const Argument& p : r.launch->arguments) {
     const CuAddress base = p.kind == Argument::Kind::number      ? 0
                            : p.kind == Argument::Kind::workspace ? r.workspace
                                                                  : address(memory.base[static_cast<std::size_t>(p.index)]);
     values.push_back(base + static_cast<CuAddress>(p.offset));
   }
-  for (CuAddress& v : values) parameters.push_back(&v);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int32_t image = r.launch->arguments[i].image;
+    if (image < 0) {
+      parameters.push_back(&values[i]);
+      continue;
+    }
+    OCTAVO_TRY(const EncodedImage encoded, encode(r.launch->images[static_cast<std::size_t>(image)], values[i], api_));
+    parameters.push_back(&images.emplace_back(encoded));
+  }
   CuLaunchConfig config;
   for (std::size_t d = 0; d < 3; ++d) {
     config.grid[d] = static_cast<unsigned>(r.launch->grid[d]);

@@ -53,6 +53,35 @@ Result<Argument> read_parameter(const json& p, const region::Region& region) {
   return found;
 }
 
+/// The parameter that buffers are, for an image too: its last number is then the image's.
+Result<Argument> read_image_parameter(const json& p, const region::Region& region) {
+  if (p.size() != 6 || !p[5].is_number_integer() || p[5] < 0) return bad("an image's parameter is not a tensor and a number");
+  json tensor = json::array();
+  for (std::size_t i = 1; i < 5; ++i) tensor.push_back(p[i]);
+  OCTAVO_TRY(Argument out, read_parameter(tensor, region));
+  if (out.kind != Argument::Kind::buffer) return bad("an image that is no tensor of the region");
+  out.image = p[5];
+  return out;
+}
+
+json numbers_of(const ImageMap& m) {
+  return {m.channels, m.dims[0],  m.dims[1],  m.dims[2],  m.strides[0], m.strides[1], m.strides[2], m.lower[0],
+          m.lower[1], m.upper[0], m.upper[1], m.steps[0], m.steps[1],   m.pixels,     m.bytes};
+}
+
+Result<ImageMap> read_image(const json& j) {
+  constexpr std::size_t kNumbers = 15;
+  bool numbers = j.is_array() && j.size() == kNumbers;
+  for (std::size_t i = 0; numbers && i < kNumbers; ++i) numbers = j[i].is_number_integer();
+  if (!numbers) return bad("an image is not a list of its numbers");
+  ImageMap m;
+  m.channels = j[0];
+  for (std::size_t d = 0; d < 3; ++d) m.dims[d] = j[1 + d], m.strides[d] = j[4 + d];
+  for (std::size_t d = 0; d < 2; ++d) m.lower[d] = j[7 + d], m.upper[d] = j[9 + d], m.steps[d] = j[11 + d];
+  m.pixels = j[13], m.bytes = j[14];
+  return m;
+}
+
 Result<Launch> read_launch(const json& j, const region::Region& region) {
   Launch l;
   const auto three = [](const json& v, std::array<int, 3>& out) {
@@ -73,8 +102,17 @@ Result<Launch> read_launch(const json& j, const region::Region& region) {
   l.shared_bytes = j["shared"];
   l.early = j["early"];
   if (l.shared_bytes < 0 || l.shared_bytes > (1 << 20)) return bad(fmt::format("{} bytes of shared memory", l.shared_bytes));
+  if (j.contains("images")) {
+    if (!j["images"].is_array()) return bad("images that are no list");
+    for (const json& one : j["images"]) {
+      OCTAVO_TRY(l.images.emplace_back(), read_image(one));
+    }
+  }
   for (const json& p : j["parameters"]) {
-    OCTAVO_TRY(const Argument parameter, read_parameter(p, region));
+    const bool image = p.is_array() && !p.empty() && p[0] == "image";
+    OCTAVO_TRY(const Argument parameter, image ? read_image_parameter(p, region) : read_parameter(p, region));
+    if (parameter.image >= static_cast<std::int32_t>(l.images.size()))
+      return bad(fmt::format("image {} of {}", parameter.image, l.images.size()));
     l.arguments.push_back(parameter);
   }
   return l;
@@ -98,16 +136,24 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
       if (found.is_null())
         return fail(ErrorKind::internal,
                     fmt::format("a kernel of \"{}\" reads buffer {}, which the region does not name", region.name, p.index));
+      if (p.image >= 0) {
+        json image = {"image"};
+        for (const json& part : found) image.push_back(part);
+        image.push_back(p.image);
+        found = std::move(image);
+      }
       parameters.push_back(std::move(found));
     }
     const Launch& l = start.launch;
-    list.push_back({{"module", start.module},
+    json written = {{"module", start.module},
                     {"function", l.function},
                     {"grid", l.grid},
                     {"block", l.block},
                     {"shared", l.shared_bytes},
                     {"early", l.early},
-                    {"parameters", std::move(parameters)}});
+                    {"parameters", std::move(parameters)}};
+    for (const ImageMap& m : l.images) written["images"].push_back(numbers_of(m));
+    list.push_back(std::move(written));
   }
   return json{{"launches", std::move(list)}, {"workspace", kernels.workspace_bytes}}.dump();
 }

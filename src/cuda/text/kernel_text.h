@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/text/image_map.h"
 #include "ir/tensor.h"
 
 namespace octavo::cuda {
@@ -17,6 +18,7 @@ struct Argument {
   Kind kind = Kind::buffer;
   std::int32_t index = 0;   ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; others: 0
   std::int64_t offset = 0;  ///< bytes behind the beginning; the number
+  std::int32_t image = -1;  ///< not -1, of a buffer: the kernel gets Launch::images[image] of what begins there, not its address
   bool operator==(const Argument&) const = default;
 };
 
@@ -33,6 +35,7 @@ struct Launch {
   ///   early are packed onto the multiprocessors that have room, not spread over all.
   bool early = false;
   std::vector<Argument> arguments;
+  std::vector<ImageMap> images;
   bool operator==(const Launch&) const = default;
 };
 

@@ -84,6 +84,9 @@ class Runner {
     hooks_.signal_copies = [](void* s) { running->signal_copies(s); };
     hooks_.signal_wait = [](void* s, int parity, int line) { running->signal_wait(s, parity, line); };
     hooks_.copy_bulk = [](void* to, const void* from, int n, void* s) { running->copy_bulk(to, from, n, s); };
+    hooks_.copy_image = [](void* to, const OctavoImage* image, const int* from, int right, int down, int size, void* s) {
+      running->copy_image(static_cast<std::byte*>(to), *image, from, right, down, size, s);
+    };
     hooks_.trap = [](const char* text) { running->stop(text); };
   }
 
@@ -100,6 +103,7 @@ class Runner {
     for (Range& r : memory_.ranges()) r.forget();
     std::vector<std::size_t> order(blocks);
     std::iota(order.begin(), order.end(), std::size_t{0});
+    late_.seed(seed);
     if (seed != 0) std::shuffle(order.begin(), order.end(), std::mt19937(seed));
     for (const std::size_t b : order) {
       run_block(b);
@@ -397,11 +401,48 @@ class Runner {
         {current_, {{static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, bytes, r}}, signal, true});
   }
 
-  /// The copies that have been under way for longest are complete.
+  /// Positions of the image's window from from[1..3] on, as PTX has it: behind a row's last one comes the next row's first, behind an image's the next image's.
+  void copy_image(std::byte* to, const OctavoImage& image, const int* from, int right, int down, int size, void* signal) {
+    const auto place = [&](const std::string& what) { return fmt::format("block {} thread {}: {}", block_, current_, what); };
+    if (size != image.pixels * image.bytes)
+      return stop(place(fmt::format("{} bytes announced of {} x {}", size, image.pixels, image.bytes)));
+    access(to, static_cast<unsigned>(size), true, false);
+    Range* r = range_of(to, static_cast<unsigned>(size), "copies");
+    if (r == nullptr) return;
+    if (!r->shared()) return stop(place("a copy of an image to " + r->name()));
+    if ((to - r->data()) % (8L * image.bytes) != 0 || right < 0 || right > 255 || down < 0 || down > 255)
+      return stop(place("a copy of an image to rows that begin elsewhere, or too far from its positions"));
+    r->copying(static_cast<std::size_t>(to - r->data()), static_cast<std::size_t>(size));
+    arrive_at(signal, 1, size);
+    Arrival a{current_, {}, signal, true};
+    long at[3] = {from[1], from[2], from[3]};
+    const int chunks = image.bytes / 16;
+    for (int p = 0; p < image.pixels; ++p) {
+      const long x = at[0] + right, y = at[1] + down;
+      const bool inside = x >= 0 && x < image.dims[0] && y >= 0 && y < image.dims[1] && at[2] >= 0 && at[2] < image.dims[2];
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        const long channel = from[0] + 16L * chunk, left = inside ? std::clamp(image.channels - channel, 0L, 16L) : 0;
+        const auto* source = reinterpret_cast<const std::byte*>(image.base) +
+                             (left > 0 ? at[2] * image.strides[2] + y * image.strides[1] + x * image.strides[0] + channel : 0);
+        if (left > 0) access(source, static_cast<unsigned>(left), false, false);
+        const int turn = chunks == 8 ? p & 7 : chunks == 4 ? (p >> 1) & 3 : (p >> 2) & 1;
+        a.copies.push_back({to + p * image.bytes + 16 * (chunk ^ turn), source, 16, static_cast<int>(left), r});
+      }
+      if ((at[0] += image.steps[0]) < image.dims[0] + image.upper[0]) continue;
+      at[0] = image.lower[0];
+      if ((at[1] += image.steps[1]) < image.dims[1] + image.upper[1]) continue;
+      at[1] = image.lower[1], ++at[2];
+    }
+    arrivals_.push_back(std::move(a));
+  }
+
+  /// Some copies that are under way are complete.
   bool arrive_late() {
     if (arrivals_.empty()) return false;
-    const Arrival a = std::move(arrivals_.front());
-    arrivals_.pop_front();
+    // Copies of different threads and signals have no order.
+    const auto at = arrivals_.begin() + static_cast<std::ptrdiff_t>(late_() % arrivals_.size());
+    const Arrival a = std::move(*at);
+    arrivals_.erase(at);
     const Moment then{block_, static_cast<int>(a.thread), interval_, warp_intervals_[a.thread / kWarp].warp_interval};
     long bytes = 0;
     for (const Copy& c : a.copies) {
@@ -449,6 +490,7 @@ class Runner {
   std::vector<int> released_;
   std::map<const void*, Signal> signals_;
   std::deque<Arrival> arrivals_;     ///< of copies under way
+  std::mt19937 late_;                ///< which of them arrives
   std::array<int, 16> arrived_{};    ///< at each barrier, without waiting
   std::vector<Now> warp_intervals_;  ///< a warp each
   int block_ = 0, interval_ = 0;

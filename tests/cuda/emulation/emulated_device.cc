@@ -1,11 +1,13 @@
 #include "cuda/emulation/emulated_device.h"
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/emulation/emulator.h"
+#include "cuda/emulation/image.h"
 
 namespace octavo::testing {
 namespace {
@@ -77,6 +79,7 @@ class EmulatedExecutor final : public region::Executor {
     }
     OCTAVO_TRY(const HostKernel kernel, library->find(s.launch.function));
     std::vector<void*> parameters;
+    std::deque<OctavoImage> images;
     for (const cuda::Argument& p : s.launch.arguments) {
       if (p.kind == cuda::Argument::Kind::number) {
         parameters.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
@@ -84,6 +87,11 @@ class EmulatedExecutor final : public region::Executor {
       }
       std::byte* base =
           p.kind == cuda::Argument::Kind::workspace ? workspaces_[region] : memory.base[static_cast<std::size_t>(p.index)];
+      if (p.image >= 0) {
+        images.push_back(emulated_image(s.launch.images[static_cast<std::size_t>(p.image)], base + p.offset));
+        parameters.push_back(&images.back());
+        continue;
+      }
       parameters.push_back(base + p.offset);
     }
     const Grid grid{s.launch.grid, s.launch.block, static_cast<std::size_t>(s.launch.shared_bytes)};

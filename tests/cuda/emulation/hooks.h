@@ -10,6 +10,13 @@ struct OctavoThread {
   OctavoIndex3 thread, block, block_dim, grid_dim;
 };
 
+/// An image in memory (ImageMap in cuda/text/kernel_text.h). In the order columns, rows, images.
+struct OctavoImage {
+  const unsigned char* base;
+  long channels, dims[3], strides[3];
+  int lower[2], upper[2], steps[2], pixels, bytes;
+};
+
 struct OctavoHooks {
   const OctavoThread* thread;  ///< of the running fiber
   void* dynamic_shared;
@@ -34,5 +41,6 @@ struct OctavoHooks {
   void (*signal_copies)(void* signal);  ///< arrives when the thread's cp.asyncs so far are complete
   void (*signal_wait)(void* signal, int parity, int line);
   void (*copy_bulk)(void* shared, const void* global, int bytes, void* signal);
+  void (*copy_image)(void* shared, const struct OctavoImage* image, const int* from, int right, int down, int size, void* signal);
   void (*trap)(const char* message);
 };

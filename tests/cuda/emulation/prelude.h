@@ -54,6 +54,13 @@ OCTAVO_DEVICE void octavo_copy_wait() {
 #define octavo_signals_begun() ((void)0)
 #define octavo_signal_copies(signal) octavo_hooks->signal_copies(signal)
 #define octavo_signal_wait(signal, parity) octavo_hooks->signal_wait(signal, parity, __LINE__)
+#define OCTAVO_IMAGE(name) const OctavoImage* name
+#define octavo_image_at(name) (name)
+OCTAVO_UNCHECKED static inline void octavo_copy_image(void* shared, const OctavoImage* image, int channel, int x, int y, int n,
+                                                      int right, int down, int size, void* signal) {
+  const int from[4] = {channel, x, y, n};
+  octavo_hooks->copy_image(shared, image, from, right, down, size, signal);
+}
 #define octavo_copy_bulk(shared, global, bytes, signal) octavo_hooks->copy_bulk(shared, global, bytes, signal)
 OCTAVO_UNCHECKED static inline void octavo_signal_arrive_at(int line, void* signal, int lane) {
   octavo_syncwarp(line);

@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda/conv_scene.h"
+#include "cuda/device/encoded_image.h"
 #include "cuda/device/library.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/family.h"
@@ -216,7 +218,17 @@ class Loaded {
         values.push_back(base + static_cast<std::uint64_t>(p.offset));
       }
       std::vector<void*> arguments;
-      for (auto& v : values) arguments.push_back(&v);
+      std::deque<EncodedImage> images;
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        const std::int32_t image = l.arguments[k].image;
+        if (image < 0) {
+          arguments.push_back(&values[k]);
+          continue;
+        }
+        const auto encoded = encode(l.images[static_cast<std::size_t>(image)], values[k], **driver_api());
+        if (!encoded) fmt::print(stderr, "{}\n", encoded.error().message), std::exit(3);
+        arguments.push_back(&images.emplace_back(*encoded));
+      }
       const auto u = [](int v) { return static_cast<unsigned>(v); };
       must(gpu_.launch(functions_[i], u(l.grid[0]), u(l.grid[1]), u(l.grid[2]), u(l.block[0]), u(l.block[1]), u(l.block[2]),
                        static_cast<unsigned>(l.shared_bytes), gpu_.queue, arguments.data(), nullptr),

@@ -139,14 +139,32 @@ Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kern
   if (!e.refusal.empty()) return refuse(e.refusal);
   KernelText out;
   kernel.text = text_for(kernel.text, conv.shape.open);
-  replace_mark(kernel.text, "@PARAMETERS@", conv_parameter_list(e) + kernel.open.parameters());
+  replace_mark(kernel.text, "@PARAMETERS@",
+               conv_parameter_list(e) + kernel.open.parameters() + (kernel.image ? ", OCTAVO_IMAGE(image)" : "") +
+                   (kernel.starts.empty() ? "" : ", const unsigned char* starts"));
   replace_mark(kernel.text, "@POINTERS@", e.pointers);
   out.text = kernel.numbers + e.text + kernel.text;
   Launch launch = launch_of(std::string(kernel.function), kernel.grid, kernel.threads, kernel.shared);
   add_conv_arguments(launch, conv.input, 0, e);
   kernel.open.add_to(launch);
-  out.launches.push_back(std::move(launch));
+  if (kernel.image) {
+    launch.arguments.push_back({Argument::Kind::buffer, conv.input.buffer, conv.input.offset, 0});
+    launch.images.push_back(*kernel.image);
+  }
   out.constants = {constants_with_start(start, e, shape.padded_channels)};
+  if (!kernel.starts.empty()) {
+    launch.arguments.push_back({Argument::Kind::constant, 2, 0});
+    ir::Tensor starts(ir::DType::s32, {static_cast<std::int64_t>(kernel.starts.size()) * shape.padded_channels});
+    std::int32_t* to = starts.mutable_data<std::int32_t>().data();
+    for (const auto& one : kernel.starts) {
+      for (std::size_t c = 0; c < one.size(); ++c)
+        to[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(one[c]) +
+                                          (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c])));
+      to += shape.padded_channels;
+    }
+    out.constants.push_back(std::move(starts));
+  }
+  out.launches.push_back(std::move(launch));
   return out;
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cuda/families/conv/conv_shape.h"
 #include "cuda/text/epilogue.h"
@@ -61,6 +63,9 @@ struct ConvKernel {
   std::int64_t padded_channels = 0;
   OpenNumbers open = {};              ///< of an open batch: what the text has of it
   bool ahead = false, pairs = false;  ///< as in EpilogueShape
+  std::optional<ImageMap> image;      ///< the parameter `image` describes the input
+  /// Where several: the parameter `starts` holds what sums begin with for each, padded_channels each, 32 bits.
+  std::vector<std::vector<std::int32_t>> starts;
 };
 namespace detail {
 /// All but the filter, which is the first constant.
