@@ -56,7 +56,11 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   for (const ir::NodeId id : selection.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
   for (const ir::ValueId v : selection.split_views) make_split_views(out.graph, v);
   std::vector<std::set<ir::ValueId>> parts;
-  for (const ir::NodeId id : selection.above_moves) parts.push_back(make_above_moves(out.graph, ir::find_grids(out.graph), id));
+  ir::Grids known;  // of values that were there when it was found
+  for (const ir::NodeId id : selection.above_moves) {
+    if (static_cast<std::size_t>(out.graph.node(id).inputs[0]) >= known.of.size()) known = ir::find_grids(out.graph);
+    parts.push_back(make_above_moves(out.graph, known, id));
+  }
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping =
       make_groups(out.graph, context.options.disabled, selection.apart, selection.small, fills_behind_counts(out.graph));

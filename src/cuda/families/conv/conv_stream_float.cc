@@ -43,11 +43,10 @@ struct FloatTile {
   }
 };
 
-/// A convolution, or several of one input side by side: then `shape` has the channels of all, one convolution's behind the other's.
+/// A convolution, or several of one input and as many channels side by side.
 struct StreamConvs {
   std::vector<ConvSetting> parts;  ///< at least one
-  ConvShape shape;
-  [[nodiscard]] std::int64_t part_channels() const { return shape.out_channels / static_cast<std::int64_t>(parts.size()); }
+  [[nodiscard]] const ConvShape& shape() const { return parts[0].shape; }
   /// Of all: a thread's channels are those of any part.
   [[nodiscard]] int piece(int run) const {
     int least = run;
@@ -63,14 +62,16 @@ struct StreamConvs {
 
 /// What follows from shape and tile.
 struct FloatSizes {
-  std::int64_t steps, tiles_n, items, grid, shared;
+  std::int64_t steps, part_tiles, tiles_n, items, grid, shared;  ///< part_tiles: along the channels of one convolution
   int registers;            ///< of a thread that multiplies, behind the launch; 0: as at launch
   int registers_of_copies;  ///< of one that copies
 };
-FloatSizes sizes_of(const ConvShape& s, const FloatTile& t, const Target& target) {
+FloatSizes sizes_of(const StreamConvs& all, const FloatTile& t, const Target& target) {
+  const ConvShape& s = all.shape();
   FloatSizes z{};
   z.steps = parts(s.taps() * s.tap_chunks(), kDepth / 16);
-  z.tiles_n = parts(s.out_channels, t.channels);
+  z.part_tiles = parts(s.out_channels, t.channels);
+  z.tiles_n = z.part_tiles * static_cast<std::int64_t>(all.parts.size());
   z.items = parts(s.pixels(), t.pixels) * z.tiles_n;
   z.grid = std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
   z.shared = std::int64_t{t.stages} * (t.pixels + t.channels) * kDepth + kSignalBytes;
@@ -138,11 +139,9 @@ double seconds_of(const StreamConvs& all, const FloatTile& t, const FloatSizes& 
 
 /// Convolutions as one. Error: in what they differ.
 Result<StreamConvs> side_by_side(std::vector<ConvSetting> parts) {
-  StreamConvs out{{}, parts[0].shape};
-  const auto count = static_cast<std::int64_t>(parts.size());
-  constexpr std::int64_t kMostParts = 4;
-  if (count > kMostParts) return refuse("convolutions side by side", count, fmt::format("at most {}", kMostParts));
-  const ConvShape& all = out.shape;
+  constexpr std::size_t kMostParts = 4;
+  if (parts.size() > kMostParts) return refuse("convolutions side by side", parts.size(), fmt::format("at most {}", kMostParts));
+  const ConvShape& all = parts[0].shape;
   for (const ConvSetting& p : parts) {
     const region::TensorRef &x = p.input, &first = parts[0].input;
     if (x.buffer != first.buffer || x.offset != first.offset || x.dims != first.dims || x.strides != first.strides ||
@@ -152,11 +151,7 @@ Result<StreamConvs> side_by_side(std::vector<ConvSetting> parts) {
         p.shape.open != all.open)
       return refuse("convolutions side by side", "different inputs, windows or numbers of channels", "the same");
   }
-  if (count > 1 && all.out_channels % 64 != 0)
-    return refuse("channels of convolutions side by side", all.out_channels, "a multiple of 64");
-  out.shape.out_channels *= count;
-  out.parts = std::move(parts);
-  return out;
+  return StreamConvs{std::move(parts)};
 }
 
 class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
@@ -182,7 +177,7 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
     return side_by_side(std::move(all));
   }
   std::vector<Choice<FloatTile>> tactics(const StreamConvs& all, const Target& target) const override {
-    const ConvShape& s = all.shape;
+    const ConvShape& s = all.shape();
     struct Base {
       int pixels, channels, groups, in_turn, blocks;
     };
@@ -199,15 +194,15 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
       const std::int64_t room = (target.shared_bytes + 1024) / t.blocks - 1024 - kSignalBytes;
       t.stages = static_cast<int>(std::min<std::int64_t>(room / stage, kMostStages));
       if (t.stages < 3 || !why_not(all, t, target).empty()) continue;
-      out.push_back({t, seconds_of(all, t, sizes_of(s, t, target), target)});
+      out.push_back({t, seconds_of(all, t, sizes_of(all, t, target), target)});
     }
     fastest_first(out);
     return out;
   }
   Result<KernelText> emit(const StreamConvs& all, const FloatTile& t, const Target& target) const override {
-    const ConvShape& s = all.shape;
+    ConvShape s = all.shape();
     if (auto why = why_not(all, t, target); !why.empty()) return refuse(std::move(why));
-    const FloatSizes z = sizes_of(s, t, target);
+    const FloatSizes z = sizes_of(all, t, target);
     OpenNumbers open;
     if (s.open) {
       open.name("kPixels", s.pixels());
@@ -217,7 +212,8 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
     constexpr int kRun = 16;
     const int piece = all.piece(kRun), spare = registers_of(t, z) - t.own_pixels() * t.channels / 128;
     const bool several = all.parts.size() > 1;
-    const std::int64_t padded = several ? all.part_channels() : z.tiles_n * t.channels;
+    const std::int64_t padded = z.part_tiles * t.channels;
+    const auto filter_of_part = static_cast<std::size_t>(padded * s.taps() * s.tap_bytes());
     Launch launch = launch_of("octavo_conv_stream", z.grid, t.threads(), z.shared);
     launch.arguments = {{Argument::Kind::buffer, all.parts[0].input.buffer, all.parts[0].input.offset},
                         {Argument::Kind::constant, 0, 0}};
@@ -247,8 +243,11 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
       constants.push_back(constants_with_start(one.start, e, padded));
       launch.arguments.push_back({Argument::Kind::constant, static_cast<std::int32_t>(k) + 1, 0});
       launch.arguments.insert(launch.arguments.end(), e.arguments.begin(), e.arguments.end());
+      // A tile is of one convolution: behind the last channel of each are zeros up to the next tile.
       weights.values.insert(weights.values.end(), one.values.begin(), one.values.end());
+      if (several && !one.values.empty()) weights.values.resize((k + 1) * filter_of_part);
     }
+    if (several) s.out_channels = z.tiles_n * t.channels;
     open.add_to(launch);
     if (several)
       epilogues +=
@@ -260,7 +259,7 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
     replace_mark(text, "@STARTS@", starts);
     replace_mark(text, "@FINISH@", finish);
     KernelText out;
-    out.text = define(all, t, z) + epilogues + text;
+    out.text = define(s, all.parts.size(), t, z) + epilogues + text;
     out.constants.push_back(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, kRun, piece}));
     for (ir::Tensor& c : constants) out.constants.push_back(std::move(c));
     out.launches.push_back(std::move(launch));
@@ -270,9 +269,7 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
  private:
   [[nodiscard]] Reasons why_not(const StreamConvs& all, const FloatTile& t, const Target& target) const {
     if (type_ == ConvType::u8s8 && t.channels == 192) return unmet("channels of a tile of codes", t.channels, "64, 128 or 256");
-    if (all.parts.size() > 1 && all.part_channels() % t.channels != 0)
-      return unmet("channels of a tile", t.channels, fmt::format("a divisor of {}", all.part_channels()));
-    return why_not_tile(t, sizes_of(all.shape, t, target), target);
+    return why_not_tile(t, sizes_of(all, t, target), target);
   }
   Result<ConvSetting> read_one(const region::Stage& stage, const region::Plan& plan) const {
     OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type_));
@@ -286,8 +283,7 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
     return conv;
   }
 
-  std::string define(const StreamConvs& all, const FloatTile& t, const FloatSizes& z) const {
-    const ConvShape& s = all.shape;
+  std::string define(const ConvShape& s, std::size_t parts, const FloatTile& t, const FloatSizes& z) const {
     const bool codes = type_ == ConvType::u8s8;
     return conv_parameters(s) +
            fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + kDepth / 16 > 32 ? "long long" : "int") +
@@ -311,9 +307,9 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
                     {"kBlocksPerProcessor", t.blocks},
                     {"kRegisters", z.registers},
                     {"kRegistersOfCopies", z.registers_of_copies},
-                    {"kPartChannels", all.part_channels()}}) +
-           fmt::format("#define OCTAVO_PARTS {}\n#define OCTAVO_CODES {}\ntypedef {} octavo_sum;\n", all.parts.size(),
-                       codes ? 1 : 0, codes ? "int" : "float") +
+                    {"kPartTiles", z.part_tiles}}) +
+           fmt::format("#define OCTAVO_PARTS {}\n#define OCTAVO_CODES {}\ntypedef {} octavo_sum;\n", parts, codes ? 1 : 0,
+                       codes ? "int" : "float") +
            fmt::format("constexpr bool kInTurn = {};\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply{}\n", t.in_turn != 0,
                        codes ? "" : fmt::format("_{}", name_of(type_)));
   }
