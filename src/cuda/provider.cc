@@ -368,11 +368,11 @@ Target target(int ordinal) {
 }
 
 std::set<std::string, std::less<>> usual_choices() {
-  return {"stages", "direct-store", "split-conv", "horizontal-floats"};
+  return {"stages", "direct-store", "split-conv", "above-moves", "horizontal-layers"};
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise", "attention", "segments", "precision"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "quantize-conv", "attention", "segments", "precision"};
 }
 
 namespace {

@@ -32,11 +32,12 @@ namespace octavo::cuda {
 [[nodiscard]] Status remake_kernels(region::Plan& plan, int ordinal, int threads);
 
 /// PlanOptions::usual on a GPU: the first convolution reads the caller's planes, results are stored where they are wanted, a convolution whose
-/// parts are read apart is computed by parts, and layers of one input in 16 bits are one product (of ViT-B/16 at batch 1 5.9 us instead of 12.3). Each was faster on every network it was measured on (docs/lab/performance-gpu.md).
+/// parts are read apart is computed by parts, what follows moves of a linear layer's result is in its epilogue, and layers of one input in 16 bits or of codes are one product
+/// (of ViT-B/16 at batch 1 5.9 us instead of 12.3). Each was faster on every network it was measured on (docs/lab/performance-gpu.md).
 [[nodiscard]] std::set<std::string, std::less<>> usual_choices();
 
 /// PlanOptions::priced on a GPU: a first layer with its pooling computes rows and columns twice that tiles share, a depthwise convolution in the kernel of the
-/// 1x1 convolution behind it has fewer threads, and whether that costs more than what lies between the two depends on the shapes. A convolution of parts on grids of their own is one float
+/// 1x1 convolution behind it has fewer threads, and whether that costs more than what lies between the two depends on the shapes; so does whether a first layer that quantizes its input by itself is worth a slower kernel (not for patches of 16 x 16 pixels). A convolution of parts on grids of their own is one float
 /// convolution, or an int8 convolution for each part with the sums between them as floats in memory. bfloat16, where it is
 /// allowed, multiplies ten times as fast as float32 does, but small layers wait for memory.
 [[nodiscard]] std::set<std::string, std::less<>> priced_choices();

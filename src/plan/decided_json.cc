@@ -18,9 +18,9 @@ json write(const PermitChoices& c) {
 }
 
 json write(const Selection& s) {
-  json j{{"staged", s.staged},           {"attention", s.attention}, {"grouped", s.grouped},
-         {"apart", json::array()},       {"segments", s.segments},   {"split_views", s.split_views},
-         {"split_convs", s.split_convs}, {"direct", s.direct},       {"as_made", s.as_made}};
+  json j{{"staged", s.staged},     {"attention", s.attention},     {"grouped", s.grouped},         {"apart", json::array()},
+         {"segments", s.segments}, {"split_views", s.split_views}, {"split_convs", s.split_convs}, {"direct", s.direct},
+         {"as_made", s.as_made},   {"above_moves", s.above_moves}};
   for (const auto& [node, choice] : s.apart) j["apart"].push_back({node, choice});
   if (s.small) j["small"] = *s.small;
   return j;
@@ -53,6 +53,7 @@ Result<Decided> decided_from_json(const json& j) {
     read(selection, "staged", s.staged), read(selection, "attention", s.attention), read(selection, "grouped", s.grouped);
     read(selection, "segments", s.segments), read(selection, "split_views", s.split_views);
     read(selection, "split_convs", s.split_convs), read(selection, "direct", s.direct), read(selection, "as_made", s.as_made);
+    read(selection, "above_moves", s.above_moves);
     for (const json& pair : selection.at("apart")) s.apart[pair.at(0).get<ir::NodeId>()] = pair.at(1).get<std::string>();
     if (selection.contains("small")) s.small = selection["small"].get<std::set<ir::NodeId>>();
     return d;

@@ -1,9 +1,10 @@
 // conv.f16.stream and conv.bf16.stream under emulation: shapes around their tiles, every way to share tiles, windows, epilogues, beside the contract
-// element by element; mistakes planted in their text; and what NVRTC says of them. And conv.f16.mma with products of warpgroups.
+// element by element; mistakes planted in their text; and what NVRTC says of them. And conv.f16.mma with products of warpgroups, and conv.u8s8.linear.
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "cuda/conv_scene.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
@@ -70,13 +71,12 @@ TEST_F(ConvStreamFloat, LayersOfOneInputAreOneProduct) {
   const LinearCase c{DType::f16, 150, 72, 128, "bias"};
   for (const std::size_t count : {2, 3, 4}) EXPECT_EQ(run_all(c, count, tile("64x64", 2, "own", 3)), "") << count;
   EXPECT_EQ(run_all({DType::bf16, 70, 72, 128, "gelu"}, 3, tile("128x128", 2, "shared", 3)), "");
-  EXPECT_NE(run_all(c, 3, tile("64x64", 2, "own", 3),
-                    [](const std::string& text) { return edited(text, "kPartChannels == part", "kPartChannels == 1"); }),
-            "");
-  EXPECT_NE(
-      run_all(c, 3, tile("64x64", 2, "own", 3),
-              [](const std::string& text) { return edited(text, "- part * (kPartChannels", "- (part - 1) * (kPartChannels"); }),
-      "");
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_all(c, 3, tile("64x64", 2, "own", 3), [&](const std::string& text) { return edited(text, from, to); });
+  };
+  EXPECT_EQ(planted("kPieces;", "kPieces;"), "") << "nothing planted";
+  EXPECT_NE(planted("tile_n / kPartTiles : 0", "0 : 0"), "") << "all tiles are of the first part";
+  EXPECT_NE(planted("if (part == 1)", "if (part == 2)"), "") << "no program for the second part";
   const auto refused = [](std::size_t count, const auto& change, const cuda::Parameters& parameters) {
     Scene s(23);
     build_side_by_side(s, {DType::f16, 150, 72, 128, "bias"}, count);
@@ -87,20 +87,24 @@ TEST_F(ConvStreamFloat, LayersOfOneInputAreOneProduct) {
   EXPECT_FALSE(refused(
       3, [](Scene&) {}, small));
   EXPECT_TRUE(refused(
-      3, [](Scene&) {}, tile("64x192", 2, "own", 3)))
-      << "a tile with channels of two layers";
-  EXPECT_TRUE(refused(
       5, [](Scene&) {}, small))
       << "too many";
   EXPECT_TRUE(refused(
       2, [](Scene& s) { s.region().stages[1].anchor.inputs[0].offset += 16; }, small))
       << "another input";
-  EXPECT_TRUE(refused(
-      2, [](Scene& s) { s.region().stages[1].program.imm_f(3); }, small))
-      << "another program";
-  EXPECT_TRUE(refused(
-      2, [](Scene& s) { s.region().stages[1].stores[0].strides[0] += 8; }, small))
-      << "another layout";
+}
+
+TEST_F(ConvStreamFloat, LayersSideBySideHaveTheirOwnPrograms) {
+  const LinearCase c{DType::f16, 150, 72, 128, "residual"};
+  Scene s(29);
+  build_side_by_side(s, c, 2);
+  Scene other(31);
+  build(other, {DType::f16, 150, 72, 128, "bias"});
+  region::Stage& second = s.region().stages[1];
+  second.program = other.stage().program;
+  second.operands.resize(1);
+  second.stores[0] = s.tensor(c.type, second.space, region::BufferKind::arena, {0, 2, 3, 1}, 8);
+  EXPECT_EQ(run_emulated(s, family_of(c.type), tile("64x64", 2, "own", 3), c.tolerance(), {}, scalar_region, hopper()), "");
 }
 
 TEST_F(ConvStreamFloat, ShapesAroundTiles) {
@@ -195,12 +199,138 @@ TEST_F(ConvStreamFloat, MistakesAreFound) {
   EXPECT_NE(planted("kThreads + 1);", "kThreads);"), "") << "one arrival less";
   EXPECT_NE(planted("(kWarpgroups - 1) * kSteps : 0;", "kSteps - 1 : 0;"), "") << "a step of the other warpgroup";
   EXPECT_NE(planted("k > 0 || step > 0", "step > 0"), "") << "the first step begins four times";
-  EXPECT_NE(planted("(piece + 1) % 2], to", "piece % 2], to"), "") << "operands of the next part";
+  EXPECT_NE(planted("(piece + 1) % 2], pointers", "piece % 2], pointers"), "") << "operands of the next part";
   EXPECT_NE(planted("kPadTop = 1", "kPadTop = 0"), "") << "a wrong border";
   EXPECT_NE(planted("warp % 4 * 16", "warp % 2 * 16"), "") << "wrong rows";
   EXPECT_NE(planted("octavo_group_multiply_f16", "octavo_group_multiply_bf16"), "") << "the bits of another type";
   EXPECT_NE(planted("group * (kOwnTiles * 64);", "0;", "shared"), "") << "two warpgroups compute the same rows";
   EXPECT_NE(planted("4 * (kInTurn ? 1 : kWarpgroups)", "4", "shared"), "") << "free when one of two warpgroups is ready";
+}
+
+/// conv.u8s8.linear: every byte is the contract's.
+ConvCase codes(std::int64_t rows, std::int64_t depth, std::int64_t columns, const std::string& style = "relu", int zero = 0) {
+  ConvCase k;
+  k.n = rows, k.c = depth, k.h = k.w = 1, k.o = columns, k.style = style, k.zero = zero;
+  return k;
+}
+std::string run_codes(ConvScene& s, const cuda::Parameters& parameters, const Edit& edit = {}, int multiprocessors = 2) {
+  s.plan.regions = {};
+  const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
+  return run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_linear_family(), parameters, 0, edit, truth,
+                      hopper(multiprocessors));
+}
+std::string run_codes(const ConvCase& k, const cuda::Parameters& parameters, const Edit& edit = {}, int multiprocessors = 2) {
+  ConvScene s(k, 7);
+  return run_codes(s, parameters, edit, multiprocessors);
+}
+/// Adds a layer of the same input, with weights, a program and stores of its own.
+void add_layer(ConvScene& s, const ConvCase& k, unsigned seed) {
+  const ConvScene other(k, seed);
+  const auto base = static_cast<region::BufferId>(s.plan.buffers.size());
+  s.plan.buffers.insert(s.plan.buffers.end(), other.plan.buffers.begin(), other.plan.buffers.end());
+  s.memory.insert(s.memory.end(), other.memory.begin(), other.memory.end());
+  region::Stage st = other.region.stages[0];
+  st.anchor.weights->buffer += base;
+  for (region::Operand& o : st.operands) o.ref.buffer += base;
+  for (region::TensorRef& r : st.stores) r.buffer += base;
+  st.anchor.inputs = s.region.stages[0].anchor.inputs;
+  s.region.stages.push_back(std::move(st));
+  s.region.independent = true;
+}
+
+class ConvLinear : public EmulatedTest {};
+
+TEST_F(ConvLinear, ShapesAroundTiles) {
+  const cuda::Parameters own = tile("64x64", 2, "own", 3), shared = tile("128x64", 2, "shared", 2);
+  for (const int zero : {0, 128, 255}) {
+    for (const std::int64_t rows : {1, 64, 129}) {
+      EXPECT_EQ(run_codes(codes(rows, 144, rows % 2 == 0 ? 64 : 136, "bias", zero), own), "") << rows << ", " << zero;
+      EXPECT_EQ(run_codes(codes(rows, 144, rows % 2 == 0 ? 64 : 136, "relu", zero), shared), "") << rows << ", " << zero;
+    }
+  }
+  for (const std::int64_t depth : {16, 128, 400}) {
+    EXPECT_EQ(run_codes(codes(100, depth, 64, "bias", 3), own), "") << depth;
+    EXPECT_EQ(run_codes(codes(100, depth, 64, "bias", 3), shared), "") << depth;
+  }
+  EXPECT_EQ(run_codes(codes(5, 144, 1), own), "");
+  EXPECT_EQ(run_codes(codes(200, 384, 65, "residual", 77), own, {}, 1), "") << "one block has all tiles";
+  ConvCase image = codes(2, 64, 72, "residual", 9);
+  image.h = 7, image.w = 9, image.gap = 32;
+  EXPECT_EQ(run_codes(image, own), "") << "a 1x1 convolution, pixels with a gap";
+}
+
+TEST_F(ConvLinear, EveryWayToShareTilesAndEveryProgram) {
+  for (const char* style : {"relu", "bias", "residual", "float", "mixed", "silu", "rest"}) {
+    const ConvCase k = codes(300, 272, 200, style, 130);
+    EXPECT_EQ(run_codes(k, tile("64x64", 1, "shared", 4)), "") << style << ", one warpgroup";
+    EXPECT_EQ(run_codes(k, tile("64x128", 2, "own", 4)), "") << style << ", two with tiles of their own";
+  }
+  const ConvCase k = codes(300, 272, 200, "residual", 130);
+  EXPECT_EQ(run_codes(k, tile("192x64", 3, "shared", 3)), "") << "three warpgroups";
+  EXPECT_EQ(run_codes(k, tile("64x64", 3, "own", 5)), "") << "three with tiles of their own, more stages than a tile has steps";
+  EXPECT_EQ(run_codes(k, tile("128x128", 2, "own", 3)), "") << "128 pixels a warpgroup";
+  EXPECT_EQ(run_codes(k, tile("128x256", 2, "shared", 4)), "") << "256 channels";
+}
+
+TEST_F(ConvLinear, LayersOfOneInputAreOneProduct) {
+  const ConvCase k = codes(150, 144, 128, "bias", 5);
+  const auto run_all = [&](std::initializer_list<const char*> styles, const cuda::Parameters& parameters, const Edit& edit = {}) {
+    ConvScene s(k, 7);
+    unsigned seed = 8;
+    for (const char* style : styles) add_layer(s, codes(150, 144, 128, style, 5), seed++);
+    return run_codes(s, parameters, edit);
+  };
+  const cuda::Parameters own = tile("64x64", 2, "own", 3), shared = tile("128x128", 2, "shared", 3);
+  EXPECT_EQ(run_all({"bias"}, own), "");
+  EXPECT_EQ(run_all({"relu", "residual"}, own), "") << "programs of their own";
+  EXPECT_EQ(run_all({"float", "rest", "silu"}, shared), "") << "stores of other types, and several";
+  EXPECT_EQ(run_all({"relu", "bias"}, tile("64x256", 2, "own", 3)), "") << "a tile wider than a layer";
+  ConvScene odd(codes(70, 96, 96, "bias", 5), 7);
+  add_layer(odd, codes(70, 96, 96, "relu", 5), 8);
+  EXPECT_EQ(run_codes(odd, own), "") << "the last tile of each layer is half empty";
+  EXPECT_NE(run_all({"relu", "bias", "bias", "bias"}, own), "") << "too many";
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_all({"bias", "bias"}, own, [&](const std::string& text) { return edited(text, from, to); });
+  };
+  EXPECT_EQ(planted("kPieces;", "kPieces;"), "") << "nothing planted";
+  EXPECT_NE(planted("part == other ? starts[other]", "part == other ? starts[1]"), "") << "sums begin as another part's do";
+  EXPECT_NE(planted("- part * kPartTiles", ""), "") << "channels of all parts are counted";
+}
+
+TEST_F(ConvLinear, MistakesAreFound) {
+  const auto planted = [&](std::string_view from, std::string_view to, const std::string& tiles = "own") {
+    return run_codes(
+        codes(260, 400, 72, "residual", 130), tile("128x64", 2, tiles, 3),
+        [&](const std::string& text) { return edited(text, from, to); }, 1);
+  };
+  EXPECT_EQ(planted("kPieces;", "kPieces;"), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_signal_wait(signal(kFull + stage), parity);", ""), "") << "nobody waits for the copies";
+  EXPECT_NE(planted("octavo_signal_wait(signal(kFree + stage), parity);", ""), "") << "copies do not wait for the products";
+  EXPECT_NE(planted("sums[i][j][1] = sums[i][j][3] = (int)start[1];", "sums[i][j][1] = sums[i][j][3] = (int)start[0];"), "")
+      << "a neighbour's zero point";
+  EXPECT_NE(planted("(piece + 1) % 2], pointers", "piece % 2], pointers"), "") << "operands of the next part";
+  EXPECT_NE(planted("group * (kOwnTiles * 64);", "0;", "shared"), "") << "two warpgroups compute the same rows";
+}
+
+TEST(ConvLinearTexts, CompileWithoutSpills) {
+  if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  for (const char* style : {"bias", "silu", "mixed"}) {
+    const ConvScene s(codes(1000, 768, 768, style, 128), 7, false);
+    EXPECT_FALSE(cuda::conv_linear_family().why_not(s.region, s.plan, cuda::Target{"sm_80"}).empty());
+    const auto all = cuda::conv_linear_family().candidates(s.region, s.plan, hopper(132));
+    ASSERT_FALSE(all.empty());
+    for (const cuda::Parameters& parameters : {all[0].parameters, tile("64x128", 2, "own", 6)}) {
+      const auto text = cuda::conv_linear_family().emit(s.region, s.plan, parameters, hopper(132));
+      ASSERT_TRUE(text) << text.error().message;
+      auto options = cuda::compile_options("sm_90a");
+      options.emplace_back("--ptxas-options=-v");
+      const auto code = cuda::compile(cuda::emit_prelude() + text->text, options);
+      ASSERT_TRUE(code) << code.error().message;
+      EXPECT_NE(code->log.find(" 0 bytes spill stores"), std::string::npos) << style << code->log;
+      EXPECT_EQ(code->log.find("serialized"), std::string::npos) << code->log;
+      EXPECT_EQ(code->log.find("setmaxnreg"), std::string::npos) << code->log;
+    }
+  }
 }
 
 TEST(ConvStreamFloatTexts, CompileForWarpgroupsAlone) {

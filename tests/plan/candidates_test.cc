@@ -7,6 +7,7 @@
 #include "base/causes/plan_candidates.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "plan/candidates/above_moves.h"
 #include "plan/candidates/segments.h"
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
@@ -192,6 +193,134 @@ TEST(SplitConv, RefusesWithTheReason) {
             "\"m\" is combined with \"k\" before it is sliced");
   EXPECT_EQ(why(without(without(text, "ends=[1,3,5,5]", "ends=[1,3,5,4]"), "cat = concat a c {axis=1}\noutput cat", "output a")),
             "one of its readers slices another axis than the channels");
+}
+
+// Queries, keys and values of one linear layer, as attention reads them: two heads, the values rounded before they are moved.
+constexpr const char* kHeads = R"(
+graph "g"
+x = input : f32[6,8]
+a = view x q=u8(0.03,128)
+w = constant s8[8,12] q=s8[axis=1](0.01,0.02,0.03,0.01,0.015,0.01,0.02,0.03,0.01,0.02,0.012,0.01;0,0,0,0,0,0,0,0,0,0,0,0) seed:1
+y = gemm a w from {"layer"}
+r = view y q=u8(0.05,128) from {"pair"}
+bias = constant f32[12] seed:2
+t = add bias r from {"bias"}
+s = reshape t {shape=[2,3,3,4]} from {"reshape"}
+p = transpose s {perm=[2,0,1,3]} from {"transpose"}
+q0 = slice p {ends=[1,2,3,4], starts=[0,0,0,0], steps=[1,1,1,1]}
+q1 = reshape q0 {shape=[2,3,2,2]}
+q2 = transpose q1 {perm=[0,2,1,3]}
+root = constant f32[1] (0.7)
+q3 = mul root q2 from {"scale"}
+q = view q3 q=s8(0.02,0) from {"of queries"}
+k0 = slice p {ends=[2,2,3,4], starts=[1,0,0,0], steps=[1,1,1,1]}
+k1 = reshape k0 {shape=[2,3,2,2]}
+k2 = transpose k1 {perm=[0,2,3,1]}
+k3 = mul root k2
+k = view k3 q=s8(0.03,2) from {"of keys"}
+v0 = view t q=s8(0.04,-3) from {"of values"}
+v1 = reshape v0 {shape=[2,3,3,4]}
+v2 = transpose v1 {perm=[2,0,1,3]}
+v3 = slice v2 {ends=[3,2,3,4], starts=[2,0,0,0], steps=[1,1,1,1]}
+v4 = reshape v3 {shape=[2,3,2,2]}
+v = transpose v4 {perm=[0,2,1,3]}
+output q
+output k
+output v
+)";
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+std::optional<Reason> why_no_above_moves(const ir::Graph& g) {
+  return plan::why_no_above_moves(g, ir::find_grids(g), find(g, ir::Op::gemm));
+}
+
+TEST(AboveMoves, SameBitsAndEachPartIsALayer) {
+  const ir::Graph before = parsed(kHeads);
+  ir::Graph after = before;
+  ASSERT_EQ(why_no_above_moves(after), std::nullopt);
+  const auto stored = plan::make_above_moves(after, ir::find_grids(after), find(after, ir::Op::gemm));
+  ASSERT_TRUE(ir::verify(after)) << ir::verify(after).error().message;
+  EXPECT_EQ(stored.size(), 3);
+  int layers = 0, slices = 0, scaled = 0;
+  const ir::Grids grids = ir::find_grids(after);
+  std::set<std::string> origins;
+  for (const ir::NodeId id : after.order()) {
+    const ir::Node& n = after.node(id);
+    origins.insert(n.origin.begin(), n.origin.end());
+    slices += n.op == ir::Op::slice;
+    if (n.op == ir::Op::gemm) {
+      ++layers;
+      EXPECT_TRUE(ir::classify_anchor(after, grids, id).integer);
+      EXPECT_EQ(after.type(n.outputs[0]).shape, (ir::Shape{6, 4}));
+    }
+    if (n.op == ir::Op::mul) {
+      ++scaled;
+      EXPECT_EQ(after.type(n.outputs[0]).shape, (ir::Shape{6, 4})) << "in front of the moves";
+    }
+  }
+  EXPECT_EQ(layers, 3);
+  EXPECT_EQ(slices, 0);
+  EXPECT_EQ(scaled, 2);
+  EXPECT_EQ(origins, (std::set<std::string>{"layer", "pair", "bias", "reshape", "transpose", "scale", "of queries", "of keys",
+                                            "of values"}));
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    const auto feeds = testing::seeded_feeds(before, seed);
+    EXPECT_EQ(testing::first_difference(run(before, feeds), run(after, feeds)), "") << seed;
+  }
+}
+
+TEST(AboveMoves, OneReaderOfTheWholeLayer) {
+  const ir::Graph before = parsed(R"(
+graph "g"
+x = input : f32[6,8]
+a = view x q=u8(0.03,128)
+w = constant s8[8,4] q=s8[axis=1](0.01,0.02,0.03,0.01;0,0,0,0) seed:1
+y = gemm a w
+s = reshape y {shape=[2,3,2,2]}
+p = transpose s {perm=[0,2,3,1]}
+root = constant f32[] (0.7)
+m = mul p root
+k = view m q=s8(0.02,0)
+output k
+)");
+  ir::Graph after = before;
+  ASSERT_EQ(why_no_above_moves(after), std::nullopt);
+  EXPECT_EQ(plan::make_above_moves(after, ir::find_grids(after), find(after, ir::Op::gemm)).size(), 1);
+  ASSERT_TRUE(ir::verify(after)) << ir::verify(after).error().message;
+  EXPECT_EQ(after.type(after.node(find(after, ir::Op::mul)).outputs[0]).shape, (ir::Shape{6, 4}));
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const auto feeds = testing::seeded_feeds(before, seed);
+    EXPECT_EQ(testing::first_difference(run(before, feeds), run(after, feeds)), "") << seed;
+  }
+}
+
+TEST(AboveMoves, RefusesWithTheReason) {
+  const std::string text = kHeads;
+  EXPECT_EQ(why_no_above_moves(parsed(replaced(text, "a = view x q=u8(0.03,128)\n", "a = relu x\n"))),
+            because<cause::anchor_not_integer>());
+  EXPECT_EQ(why_no_above_moves(parsed(replaced(text, "ends=[2,2,3,4], starts=[1,0,0,0]", "ends=[1,2,3,4], starts=[0,0,0,0]"))),
+            std::nullopt)
+      << "two readers of one part";
+  EXPECT_EQ(why_no_above_moves(parsed(replaced(text, "output v\n", "output v\noutput t\n"))), because<cause::parts_overlap>(0, 3))
+      << "the whole is read as well";
+  EXPECT_EQ(
+      why_no_above_moves(parsed(replaced(replaced(text, "ends=[1,2,3,4], starts=[0,0,0,0]", "ends=[1,1,3,4], starts=[0,0,0,0]"),
+                                         "q1 = reshape q0 {shape=[2,3,2,2]}", "q1 = reshape q0 {shape=[1,3,2,2]}"))),
+      because<cause::not_whole_rows_of_columns>("q"));
+  EXPECT_EQ(why_no_above_moves(parsed(R"(
+graph "g"
+x = input : f32[6,8]
+a = view x q=u8(0.03,128)
+w = constant s8[8,4] q=s8[axis=1](0.01,0.02,0.03,0.01;0,0,0,0) seed:1
+y = gemm a w
+r = relu y
+s = reshape r {shape=[2,3,2,2]}
+output s
+)")),
+            because<cause::nothing_behind_moves>());
 }
 
 }  // namespace

@@ -160,5 +160,56 @@ TEST(PriceRoundings, FloatsBesideCodesAreARoundingLeftOut) {
   EXPECT_TRUE(plan::roundings_of(residual("r1", "output r1\n"), options)->empty());
 }
 
+/// Attention of one head: queries are scaled behind a reshape, so that the layer's result is stored as codes (of keys) and as floats.
+constexpr const char* kAttention = R"(
+graph "g"
+x = input : f32[6,4]
+xq = view x q=u8(0.01,128) from {"xq"}
+w = constant s8[4,4] q=s8[axis=1](0.01,0.02,0.01,0.02;0,0,0,0) seed:1
+r = gemm xq w from {"layer"}
+k = view r q=u8(0.02,128) from {"keys"}
+k1 = reshape k {shape=[2,3,4]}
+k2 = transpose k1 {perm=[0,2,1]}
+q1 = reshape r {shape=[2,3,4]} from {"reshape"}
+root = constant f32[1] (0.5)
+q2 = mul q1 root from {"scale"}
+q = view q2 q=u8(0.01,128) from {"queries"}
+s = matmul q k2 from {"scores"}
+m = view s q=u8(0.03,128) from {"pair of scores"}
+p = softmax m {axis=2} from {"softmax"}
+pq = view p q=u8(0.004,0) from {"probabilities"}
+output pq
+)";
+
+TEST(PriceRoundings, AttentionNamesThePairsThatForceMore) {
+  using Kind = plan::Rounding::Kind;
+  Told costs;
+  plan::PlanOptions options;
+  options.effort = 1;
+  options.costs = &costs;
+  const std::vector<const region::Provider*> providers = {&reference::oracle_provider()};
+  const auto found = plan::price_roundings(*ir::parse(kAttention), providers, options);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->each.size(), 2U);
+  const plan::PricedRounding *twice = &found->each[0], *scores = &found->each[1];
+  EXPECT_EQ(twice->rounding.kind, Kind::left_out);
+  EXPECT_EQ(twice->rounding.tensor, "r");
+  EXPECT_EQ(twice->rounding.readers, std::set<std::string>{"mul"}) << "who reads behind the reshape";
+  EXPECT_EQ(twice->rounding.onnx_nodes, std::set<std::string>{"scale"});
+  EXPECT_EQ(twice->rounding.pair, std::set<std::string>{"keys"});
+  EXPECT_NE(twice->region.find("scale"), std::string::npos) << twice->region;
+  EXPECT_EQ(scores->rounding.kind, Kind::inside) << "nothing stores codes of scores, a softmax reads floats";
+  EXPECT_EQ(scores->rounding.onnx_nodes, std::set<std::string>{"pair of scores"});
+  EXPECT_EQ(scores->rounding.source, "matmul");
+  EXPECT_EQ(scores->rounding.readers, std::set<std::string>{"softmax"});
+  EXPECT_NE(scores->region.find("scores"), std::string::npos) << scores->region;
+  // Where the layer's epilogue scales the queries, no floats are stored.
+  options.usual = {"above-moves"};
+  const auto others = plan::roundings_of(*ir::parse(kAttention), options);
+  ASSERT_TRUE(others);
+  ASSERT_EQ(others->size(), 1U);
+  EXPECT_EQ(others->front().kind, Kind::inside);
+}
+
 }  // namespace
 }  // namespace octavo

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "api/pipeline.h"
 #include "cli/file.h"
 #include "plan/advice/price_roundings.h"
 #include "report/roundings.h"
@@ -63,8 +64,7 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
 
 Result<std::string> roundings_summary(const Loaded& loaded, const ModelOptions& options) {
   if (!loaded.built || !options.calibration.empty()) return std::string();
-  plan::PlanOptions plan;
-  plan.disabled = options.build.plan.disabled;
+  const plan::PlanOptions plan = api::planner_options(options.build, loaded.built->model);
   OCTAVO_TRY(const auto found, plan::roundings_of(loaded.built->model.graph, plan));
   return report::summary(found);
 }

@@ -25,7 +25,8 @@ class RoundingPricer {
 
   Result<std::vector<Rounding>> find(Graph& graph) const {
     OCTAVO_CHECK(replanner_.normalize(graph));
-    return find_roundings(graph, options_.disabled);
+    return find_roundings(graph, options_.disabled,
+                          options_.usual.contains("above-moves") && !options_.disabled.contains("above-moves"));
   }
 
   Result<Roundings> run(Graph graph) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "ir/grid.h"
+#include "plan/candidates/above_moves.h"
 #include "plan/layout/place.h"
 #include "plan/regions/group.h"
 
@@ -20,8 +22,8 @@ using ir::ValueId;
 
 class Finder {
  public:
-  Finder(const Graph& g, const std::set<std::string, std::less<>>& disabled)
-      : g_(g), grids_(ir::find_grids(g)), grouping_(make_groups(g, disabled)) {
+  Finder(const Graph& g, const std::set<std::string, std::less<>>& disabled, bool in_front)
+      : g_(g), grids_(ir::find_grids(g)), grouping_(make_groups(g, disabled)), in_front_(in_front) {
     for (const auto& [key, count] : find_requests(g, grids_, grouping_)) {
       stored_.insert(key.first);
       if (key.second == Repr::codes) codes_.insert(key.first);
@@ -37,7 +39,7 @@ class Finder {
       if (n.op != Op::view || group < 0 || reaches_store(n.outputs[0], group)) continue;
       Rounding r;
       r.view = id;
-      r.tensor = g_.value(n.inputs[0]).name;
+      r.tensor = named(n.inputs[0]);
       r.quantizer = *n.quantizer;
       r.onnx_nodes = n.origin;
       r.source = ir::name_of(g_.producer(n.inputs[0]).op);
@@ -54,7 +56,7 @@ class Finder {
     const Node& view = g_.node(id);
     if (view.op != Op::view || group_of(id) < 0) return std::nullopt;
     const ValueId v = view.inputs[0];
-    if (g_.is_constant(v) || g_.output_uses(v) > 0 || !stores_codes(id)) return std::nullopt;
+    if (g_.is_constant(v) || g_.output_uses(v) > 0 || !stores_codes(id) || stored_in_parts(v)) return std::nullopt;
     Rounding r;
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
@@ -65,7 +67,7 @@ class Finder {
     if (r.edges.empty()) return std::nullopt;
     r.kind = Rounding::Kind::left_out;
     r.view = id;
-    r.tensor = g_.value(v).name;
+    r.tensor = named(v);
     r.quantizer = *view.quantizer;
     r.pair = view.origin;
     r.source = ir::name_of(g_.producer(v).op);
@@ -75,6 +77,13 @@ class Finder {
   /// of the rounded value it is on the same grid. Those readers are added to `r`.
   bool reads_unrounded(NodeId user, NodeId view, Rounding& r) const {
     const Node& n = g_.node(user);
+    if (is_alias(n)) {  // moves nothing: what matters is who reads there
+      bool any = false;
+      for (const auto& [next, slot] : g_.users(n.outputs[0])) {
+        if (g_.node(next).op != Op::view && reads_unrounded(next, view, r)) any = true;
+      }
+      return any || g_.output_uses(n.outputs[0]) > 0;
+    }
     if (group_of(user) != group_of(view)) {
       if (r.readers.empty()) add_group(r.around, group_of(user), ir::kNone);
       r.readers.insert(reader(n));
@@ -105,6 +114,23 @@ class Finder {
     names.insert(origin.begin(), origin.end());
   }
 
+  /// Is `v` computed of a linear layer whose parts are stored as their readers want them?
+  bool stored_in_parts(ValueId v) const {
+    while (in_front_ && in_program(g_, g_.producer(v))) {
+      const auto& inputs = g_.producer(v).inputs;
+      const auto computed = std::find_if(inputs.begin(), inputs.end(), [&](ValueId in) { return !g_.is_constant(in); });
+      if (computed == inputs.end()) return false;
+      v = *computed;
+    }
+    return in_front_ && !why_no_above_moves(g_, grids_, g_.value(v).producer);
+  }
+
+  /// Its name; of one without, an ONNX node that it stands for.
+  std::string named(ValueId v) const {
+    const auto& origin = g_.producer(v).origin;
+    return g_.value(v).name.empty() && !origin.empty() ? *origin.begin() : g_.value(v).name;
+  }
+
   /// True if this view's codes are stored as codes: as they are, or behind operations of its group that stay on their grid, such as
   /// a Relu that the normal form moved behind the view.
   bool stores_codes(NodeId view) const { return stores_codes(g_.node(view).outputs[0], group_of(view)); }
@@ -118,8 +144,14 @@ class Finder {
     return false;
   }
 
-  /// True if the codes of `v` are stored, as they are or behind operations of the group that stay on their grid.
+  /// True if the codes of `v` are stored, as they are or behind operations of the group that stay on their grid; or its floats for others than a
+  /// softmax, which is computed in floats: scores of attention are rounded for nobody.
   bool reaches_store(ValueId v, int group) const {
+    const auto& users = g_.users(v);
+    const bool scores =
+        g_.output_uses(v) == 0 && !codes_.contains(v) && !users.empty() &&
+        std::all_of(users.begin(), users.end(), [&](const auto& use) { return g_.node(use.first).op == Op::softmax; });
+    if (scores) return false;
     if (stored_.contains(v)) return true;
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
@@ -132,13 +164,14 @@ class Finder {
   const Graph& g_;
   const ir::Grids grids_;
   const Grouping grouping_;
+  const bool in_front_;
   std::set<ValueId> stored_, codes_;
 };
 
 }  // namespace
 
-std::vector<Rounding> find_roundings(const Graph& graph, const std::set<std::string, std::less<>>& disabled) {
-  return Finder(graph, disabled).run();
+std::vector<Rounding> find_roundings(const Graph& graph, const std::set<std::string, std::less<>>& disabled, bool in_front) {
+  return Finder(graph, disabled, in_front).run();
 }
 
 Graph otherwise(const Graph& graph, const std::vector<const Rounding*>& roundings) {

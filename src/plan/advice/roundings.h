@@ -31,7 +31,9 @@ struct Rounding {
 /// Of both kinds, in graph order. `graph` is normalized (quant/normal_form.h); `disabled` as in PlanOptions. A view whose codes
 /// reach a store through operations that stay on its grid (relu, clip, min, max) is the rounding of that store and not listed.
 /// Results of the network are float32 in any case and not listed either. Cost: that of grouping.
-[[nodiscard]] std::vector<Rounding> find_roundings(const ir::Graph& graph, const std::set<std::string, std::less<>>& disabled);
+/// `in_front`: where that is possible linear layers compute what follows moves of their results (plan/candidates/above_moves.h), and store no floats for it.
+[[nodiscard]] std::vector<Rounding> find_roundings(const ir::Graph& graph, const std::set<std::string, std::less<>>& disabled,
+                                                   bool in_front = false);
 
 /// The graph with each of these roundings changed, not normalized. `inside`: readers of the rounded value read the value;
 /// `left_out`: readers of the value read the rounded value.

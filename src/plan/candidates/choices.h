@@ -30,6 +30,7 @@ struct Selection {
   std::set<ir::NodeId> segments;            ///< anchors computed part by part of the concatenation that they read
   std::set<ir::ValueId> split_views;        ///< values whose channels are read at several scales: one view per channel
   std::set<ir::NodeId> split_convs;         ///< convolutions computed part by part of their output channels
+  std::set<ir::NodeId> above_moves;         ///< linear layers whose epilogues compute what follows moves of their results
   std::optional<std::set<ir::NodeId>> small;  ///< small_nodes of the shape that it was selected for; nothing: those of the graph
   std::set<ir::ValueId> direct;               ///< stored where it is wanted although channels do not lie side by side there
   std::set<ir::ValueId> as_made;              ///< stored in the order of what they are made from, whatever products read

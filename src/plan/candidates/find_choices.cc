@@ -26,6 +26,7 @@
 #include "base/causes/plan_layout.h"
 #include "base/causes/plan_search.h"
 #include "base/machine.h"
+#include "plan/candidates/above_moves.h"
 #include "plan/candidates/attention.h"
 #include "plan/candidates/blocks.h"
 #include "plan/candidates/choices.h"
@@ -67,6 +68,7 @@ class Finder {
     segments();
     split_convs();
     split_views();
+    above_moves();
     concats();
     stores();
     direct();
@@ -173,6 +175,16 @@ class Finder {
       if (g_.node(id).op != Op::conv || why_no_split_conv(g_, grids, id)) continue;
       add("split-conv", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin,
           [id](Selection& s) { s.split_convs.insert(id); });
+    }
+  }
+
+  void above_moves() {
+    if (off("above-moves")) return;
+    const ir::Grids grids = ir::find_grids(g_);
+    for (const NodeId id : order_) {
+      if (g_.node(id).op != Op::gemm || why_no_above_moves(g_, grids, id)) continue;
+      add("above-moves", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin,
+          [id](Selection& s) { s.above_moves.insert(id); });
     }
   }
 

@@ -80,14 +80,16 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
   return out;
 }
 
-std::set<std::set<ir::ValueId>> neighbours_in_16_bits(const Plan& plan) {
-  std::set<std::set<ir::ValueId>> out;
+std::vector<std::set<ir::ValueId>> layers_side_by_side(const Plan& plan) {
+  std::vector<std::set<ir::ValueId>> out;
   for (const Neighbours& n : find_neighbours(plan)) {
     const Stage& first = plan.regions[n.regions[0]].stages[0];
-    if (first.anchor.none() || !in_16_bits(first.anchor.inputs[0])) continue;
+    if (first.anchor.none()) continue;
+    const bool linear = first.anchor.integer && ir::count(first.space) == first.space[0] * first.space[1];
+    if (!linear && !in_16_bits(first.anchor.inputs[0])) continue;
     std::set<ir::ValueId> values;
     for (const std::size_t i : n.regions) values.insert(plan.regions[i].graph_outputs[0]);
-    out.insert(std::move(values));
+    out.push_back(std::move(values));
   }
   return out;
 }

@@ -4,8 +4,8 @@
 //   Why    the input is read once while it is in cache, and small convolutions fill all threads together; a GPU computes them as one product.
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 convolutions or linear layers of one tensor, in integers, float16 or bfloat16; nothing between them reads a result of theirs.
-//   Order  on the default plan. Default: apart; of float16 and bfloat16 side by side where that is usual on the device (PlanOptions::usual) and a kernel
-//          takes them together.
+//   Order  on the default plan. Default: apart; convolutions in float16 and bfloat16 and linear layers of codes side by side where that is usual on the device
+//          (PlanOptions::usual) and a kernel takes them together.
 //   Says   join_side_by_side
 //
 // Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
@@ -35,10 +35,10 @@ struct Neighbours {
   std::string kind;  ///< "horizontal" (convs that read one tensor) or "one-pass" (parts of one buffer, no anchor)
 };
 [[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
-/// The results of those that are convolutions in float16 or bfloat16.
-[[nodiscard]] std::set<std::set<ir::ValueId>> neighbours_in_16_bits(const region::Plan& plan);
-/// Such ones may be side by side by default: a kind for PlanOptions::usual.
-inline constexpr std::string_view kHorizontalFloats = "horizontal-floats";
+/// The results of those that are convolutions in float16 or bfloat16, or linear layers of codes.
+[[nodiscard]] std::vector<std::set<ir::ValueId>> layers_side_by_side(const region::Plan& plan);
+/// Such ones are side by side where a kernel takes them: a kind for PlanOptions::usual.
+inline constexpr std::string_view kHorizontalLayers = "horizontal-layers";
 
 /// One independent region, at the place of the last, of the regions whose first results are `values`. Nothing, or why not.
 Reasons join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,

@@ -3,6 +3,7 @@
 
 #include "base/causes/plan_candidates.h"
 #include "base/machine.h"
+#include "plan/candidates/above_moves.h"
 #include "plan/candidates/choices.h"
 #include "plan/candidates/neighbours.h"
 #include "plan/candidates/segments.h"
@@ -54,6 +55,12 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   for (const ir::NodeId id : selection.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
   for (const ir::NodeId id : selection.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
   for (const ir::ValueId v : selection.split_views) make_split_views(out.graph, v);
+  std::vector<std::set<ir::ValueId>> parts;
+  ir::Grids known;  // of values that were there when it was found
+  for (const ir::NodeId id : selection.above_moves) {
+    if (static_cast<std::size_t>(out.graph.node(id).inputs[0]) >= known.of.size()) known = ir::find_grids(out.graph);
+    parts.push_back(make_above_moves(out.graph, known, id));
+  }
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping =
       make_groups(out.graph, context.options.disabled, selection.apart, selection.small, fills_behind_counts(out.graph));
@@ -72,6 +79,14 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   choose_devices(plan, context.providers);
   out.refusal = join_stages(plan, selection.staged, context.providers);
   if (Reasons why = join_attention(plan, selection.attention, context.providers); !why.empty()) out.refusal = std::move(why);
+  const bool apart = context.options.disabled.contains("horizontal");
+  if (context.options.usual.contains(kHorizontalLayers) && !apart) {
+    for (auto& values : layers_side_by_side(plan)) parts.push_back(std::move(values));
+  }
+  for (const auto& values : parts) {
+    if (!apart && values.size() > 1)
+      (void)join_side_by_side(plan, values, context.providers);  // where no kernel takes them they stay apart
+  }
   for (const auto& values : selection.grouped) {
     if (Reasons why = join_side_by_side(plan, values, context.providers); !why.empty()) out.refusal = std::move(why);
   }
@@ -107,13 +122,6 @@ Result<Defaults> realize_defaults(const ir::Graph& normalized, const PlanContext
   out.selection.attention = find_default_attention(out.made.plan, context.options);
   if (!out.selection.staged.empty() || !out.selection.attention.empty()) {
     OCTAVO_TRY(out.made, realize(normalized, out.selection, context));
-  }
-  if (context.options.usual.contains(kHorizontalFloats) && !context.options.disabled.contains("horizontal")) {
-    // Behind attention: its values are often computed between its scores and its softmax before.
-    out.selection.grouped = neighbours_in_16_bits(out.made.plan);
-    if (!out.selection.grouped.empty()) {
-      OCTAVO_TRY(out.made, realize(normalized, out.selection, context));
-    }
   }
   return out;
 }

@@ -124,27 +124,35 @@ class Search {
     if (names.empty()) return {};
     PlanOptions open = options_;
     open.forced.clear();
-    const Selection before = defaults_;
-    for (const Choice& choice : find_choices(out.defaults, before, open, true)) {
-      const bool already =
-          choice.name == kStageOperand && choice.candidates.back().name == find_choice(kStageOperand)->candidates[0].name;
-      if (!names.contains(choice.name) || already) continue;
+    std::vector<Choice> wanted = find_choices(out.defaults, defaults_, open, true);
+    std::erase_if(wanted, [&](const Choice& c) {
+      const bool already = c.name == kStageOperand && c.candidates.back().name == find_choice(kStageOperand)->candidates[0].name;
+      return already || !names.contains(c.name) || (!options_.forced.contains(c.name) && priced(c));
+    });
+    if (wanted.empty()) return {};
+    // Nearly always all of them can be planned together: then it is not asked of each alone, which takes as long as a plan.
+    Selection all = defaults_;
+    for (const Choice& choice : wanted) choice.candidates.back().apply(all);
+    const bool together = realize(g_, all, context_).has_value();
+    for (const Choice& choice : wanted) {
       const bool forced = options_.forced.contains(choice.name);
-      if (!forced && priced(choice)) continue;
       Selection trial = defaults_;
       choice.candidates.back().apply(trial);
-      auto made = realize(g_, trial, context_);
+      Status possible;
+      if (!together) {
+        if (auto made = realize(g_, trial, context_); !made) possible = tl::unexpected<Error>(made.error());
+      }
       region::Decision d;
       d.choice = choice.name, d.where = choice.where, d.onnx_nodes = choice.onnx_nodes;
       for (const auto& c : choice.candidates) d.candidates.push_back({c.name, -1, c.notes});
-      if (made) {
+      if (possible) {
         defaults_ = std::move(trial);
         std::swap(d.candidates.front(), d.candidates.back());  // it is the default now
         d.reasons = {forced ? because<cause::forced>() : because<cause::usual_on_device>()};
       } else if (!forced) {
         continue;
       } else {
-        d.reasons = {because<cause::forced_not_possible>(), because<cause::not_planned>(made.error().message)};
+        d.reasons = {because<cause::forced_not_possible>(), because<cause::not_planned>(possible.error().message)};
       }
       out.decisions.push_back(std::move(d));
     }

@@ -36,7 +36,7 @@ namespace {
 std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::size_t kinds, const Parameters& wanted = {}) {
   std::vector<Attempt> out;
   for (const Family* f : {&conv_mma_family(), &conv_rows_family(), &conv_window_family(), &conv_shift_family(),
-                          &conv_stream_family(), &conv_im2col_family(), &depthwise_family()}) {
+                          &conv_stream_family(), &conv_im2col_family(), &conv_linear_family(), &depthwise_family()}) {
     const char* family = std::getenv("OCTAVO_FAMILY");
     if (!f->about(s.region) || (family != nullptr && f->name() != family)) continue;
     if (const auto why = f->why_not(s.region, s.plan, target); !why.empty()) {

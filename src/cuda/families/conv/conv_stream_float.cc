@@ -1,5 +1,5 @@
 // conv.f16.stream and conv.bf16.stream: convolutions and linear layers of 16-bit floats as products of warpgroups whose operands stream through shared
-// memory, copied by warps of their own (conv_stream_float.inc).
+// memory, copied by warps of their own (conv_stream_float.inc). conv.u8s8.linear: linear layers and 1x1 convolutions of codes, computed in the same way.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,9 @@
 
 #include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_kernel.h"
+#include "cuda/text/near.h"
 #include "program/program.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -41,26 +43,35 @@ struct FloatTile {
   }
 };
 
-/// A convolution, or several of one input side by side: then `conv` has the channels of all, one convolution's behind the other's, the program that they
-/// have in common, and the first one's store.
-struct FloatConvs {
-  ConvSetting conv;
-  std::vector<ConvSetting> parts;  ///< of one: none
-  [[nodiscard]] std::int64_t part_channels() const {
-    return conv.shape.out_channels / static_cast<std::int64_t>(std::max<std::size_t>(parts.size(), 1));
+/// A convolution, or several of one input and as many channels side by side.
+struct StreamConvs {
+  std::vector<ConvSetting> parts;  ///< at least one
+  [[nodiscard]] const ConvShape& shape() const { return parts[0].shape; }
+  /// Of all: a thread's channels are those of any part.
+  [[nodiscard]] int piece(int run) const {
+    int least = run;
+    for (const ConvSetting& p : parts) least = std::min(least, piece_for(p.tail, run));
+    return least;
+  }
+  [[nodiscard]] double traffic() const {
+    double all = 0;
+    for (const ConvSetting& p : parts) all += p.traffic();
+    return all - static_cast<double>(parts.size() - 1) * static_cast<double>(tensor_bytes(parts[0].input));
   }
 };
 
 /// What follows from shape and tile.
 struct FloatSizes {
-  std::int64_t steps, tiles_n, items, grid, shared;
+  std::int64_t steps, part_tiles, tiles_n, items, grid, shared;  ///< part_tiles: along the channels of one convolution
   int registers;            ///< of a thread that multiplies, behind the launch; 0: as at launch
   int registers_of_copies;  ///< of one that copies
 };
-FloatSizes sizes_of(const ConvShape& s, const FloatTile& t, const Target& target) {
+FloatSizes sizes_of(const StreamConvs& all, const FloatTile& t, const Target& target) {
+  const ConvShape& s = all.shape();
   FloatSizes z{};
   z.steps = parts(s.taps() * s.tap_chunks(), kDepth / 16);
-  z.tiles_n = parts(s.out_channels, t.channels);
+  z.part_tiles = parts(s.out_channels, t.channels);
+  z.tiles_n = z.part_tiles * static_cast<std::int64_t>(all.parts.size());
   z.items = parts(s.pixels(), t.pixels) * z.tiles_n;
   z.grid = std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
   z.shared = std::int64_t{t.stages} * (t.pixels + t.channels) * kDepth + kSignalBytes;
@@ -91,8 +102,11 @@ Reasons why_not_tile(const FloatTile& t, const FloatSizes& z, const Target& targ
   return why_not_shared(z.shared, t.blocks, target);
 }
 
-/// Clocks of a multiprocessor for an element's program: its instructions, of which a division is many.
-double program_clocks(const program::Program& p) {
+/// Clocks of a multiprocessor for an element's program: its instructions, of which a division is many. Of codes what is left of it (shorten.h, near.h).
+double program_clocks(const ConvSetting& conv) {
+  const program::Program& p = conv.tail.program;
+  constexpr double kOfNear = 30.0 / cost::kLanes;
+  if (conv.shape.type == ConvType::u8s8) return cost::kProgram + (near_codes(p) ? kOfNear : 0);
   double count = 6;
   for (const program::Instr& i : p.code) {
     switch (i.op) {
@@ -108,78 +122,62 @@ double program_clocks(const program::Program& p) {
 
 /// Fitted to one H200 (octavo_gpu_linear, layers of ViT-B/16 and BERT-base): products take 1.3 times what the units need, a multiprocessor gets 60 bytes of
 /// operands in a clock, and a warp that runs its program alone takes four clocks for an instruction, whatever the others do.
-double seconds_of(const ConvSetting& conv, const FloatTile& t, const FloatSizes& z, const Target& target) {
+double seconds_of(const StreamConvs& all, const FloatTile& t, const FloatSizes& z, const Target& target) {
   constexpr double kFromL2 = 60, kSlack = 1.3, kClocksOfInstruction = 4, kBesideTraffic = 0.1;
   const double depth = static_cast<double>(z.steps) * kDepth, m = t.pixels, n = t.channels;
   const double multiplied = std::max(m * n * depth / 4096 * kSlack, depth * (m + n) / kFromL2) + 150;
-  const double issued = m * n * program_clocks(conv.tail.program);
-  const double program = t.own_pixels() * n / 128 * program_clocks(conv.tail.program) * cost::kLanes * kClocksOfInstruction + 300;
+  const double of_program = program_clocks(all.parts[0]), issued = m * n * of_program;
+  const double program = t.own_pixels() * n / 128 * of_program * cost::kLanes * kClocksOfInstruction + 300;
   const double workers = t.in_turn != 0 ? t.groups : t.blocks;  // whose programs run beside the products of others
   const double rounds = static_cast<double>(parts(z.items, target.multiprocessors));
   const double round =
       workers > 1 ? std::max({multiplied, (multiplied + program) / workers, issued}) : multiplied + std::max(program, issued);
   const double clocks = (rounds * round + (workers > 1 ? program : 0) + 1200) / cost::kClock,
-               traffic = conv.traffic() / cost::kMemory;
+               traffic = all.traffic() / cost::kMemory;
   return std::max(clocks, traffic) + kBesideTraffic * std::min(clocks, traffic) + cost::kStart;
 }
 
 /// Convolutions as one. Error: in what they differ.
-Result<FloatConvs> side_by_side(std::vector<ConvSetting> parts) {
-  FloatConvs out{parts[0], {}};
-  ConvShape& all = out.conv.shape;
-  Tail& tail = out.conv.tail;
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    const ConvSetting& p = parts[k];
-    const region::TensorRef &x = p.input, &first = parts[0].input;
-    if (x.buffer != first.buffer || x.offset != first.offset || x.dims != first.dims || x.strides != first.strides ||
-        !(p.tail.program == parts[0].tail.program) || p.tail.space != parts[0].tail.space || p.shape.kernel_h != all.kernel_h ||
-        p.shape.kernel_w != all.kernel_w || p.shape.stride_h != all.stride_h || p.shape.stride_w != all.stride_w ||
-        p.shape.pad_top != all.pad_top || p.shape.pad_left != all.pad_left || p.shape.dilation_h != all.dilation_h ||
-        p.shape.dilation_w != all.dilation_w)
-      return refuse("convolutions side by side", "different inputs, windows or programs", "the same");
-    if (p.tail.stores.size() != 1 || p.tail.operands.size() != parts[0].tail.operands.size())
-      return refuse("stores of a convolution side by side with others", p.tail.stores.size(), "1");
-    const region::TensorRef &store = p.tail.stores[0], &of_first = parts[0].tail.stores[0];
-    if (store.strides != of_first.strides || store.strides[1] != 1 || store.dtype != of_first.dtype ||
-        (store.offset - of_first.offset) % 16 != 0)
-      return refuse("stores of convolutions side by side", "different layouts", "one layout, channels innermost");
-    for (std::size_t o = 0; o < p.tail.operands.size(); ++o) {
-      if (!p.tail.constants[o] || p.tail.operands[o].ref.dtype != parts[0].tail.operands[o].ref.dtype)
-        return refuse("an operand of convolutions side by side", "computed", "a constant with one value a channel, of one type");
-      if (k > 0) tail.constants[o]->insert(tail.constants[o]->end(), p.tail.constants[o]->begin(), p.tail.constants[o]->end());
-    }
-  }
-  if (all.out_channels % 64 != 0) return refuse("channels of convolutions side by side", all.out_channels, "a multiple of 64");
+Result<StreamConvs> side_by_side(std::vector<ConvSetting> parts) {
   constexpr std::size_t kMostParts = 4;
   if (parts.size() > kMostParts) return refuse("convolutions side by side", parts.size(), fmt::format("at most {}", kMostParts));
-  const auto count = static_cast<std::int64_t>(parts.size());
-  all.out_channels *= count;
-  tail.space[1] *= count, tail.stores[0].dims[1] *= count;
-  out.parts = std::move(parts);
-  return out;
+  const ConvShape& all = parts[0].shape;
+  for (const ConvSetting& p : parts) {
+    const region::TensorRef &x = p.input, &first = parts[0].input;
+    if (x.buffer != first.buffer || x.offset != first.offset || x.dims != first.dims || x.strides != first.strides ||
+        p.tail.space != parts[0].tail.space || p.shape.kernel_h != all.kernel_h || p.shape.kernel_w != all.kernel_w ||
+        p.shape.stride_h != all.stride_h || p.shape.stride_w != all.stride_w || p.shape.pad_top != all.pad_top ||
+        p.shape.pad_left != all.pad_left || p.shape.dilation_h != all.dilation_h || p.shape.dilation_w != all.dilation_w ||
+        p.shape.open != all.open)
+      return refuse("convolutions side by side", "different inputs, windows or numbers of channels", "the same");
+  }
+  return StreamConvs{std::move(parts)};
 }
 
-class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
+class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
  public:
-  explicit ConvStreamFloat(ConvType type) : type_(type), name_(fmt::format("conv.{}.stream", name_of(type))) {}
+  explicit ConvStreamFloat(ConvType type)
+      : type_(type), name_(type == ConvType::u8s8 ? "conv.u8s8.linear" : fmt::format("conv.{}.stream", name_of(type))) {}
   std::string_view name() const override { return name_; }
   bool about(const region::Region& r) const override {
-    const auto conv = [&](const region::Stage& s) { return conv_type(s) == type_; };
+    const auto conv = [&](const region::Stage& s) {
+      const bool windowed = type_ == ConvType::u8s8 && s.anchor.weights && s.anchor.weights->dims.size() == 4 &&
+                            s.anchor.weights->dims[2] * s.anchor.weights->dims[3] > 1;
+      return conv_type(s) == type_ && !windowed;
+    };
     return is_single(r) ? conv(only(r)) : r.independent && std::all_of(r.stages.begin(), r.stages.end(), conv);
   }
-  Result<FloatConvs> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+  Result<StreamConvs> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     if (auto why = why_no_warpgroups(target); !why.empty()) return refuse(std::move(why));
     std::vector<ConvSetting> all;
     for (const region::Stage& s : r.stages) {
       OCTAVO_TRY(ConvSetting conv, read_one(s, plan));
       all.push_back(std::move(conv));
     }
-    if (all.size() == 1) return FloatConvs{std::move(all[0]), {}};
     return side_by_side(std::move(all));
   }
-  std::vector<Choice<FloatTile>> tactics(const FloatConvs& all, const Target& target) const override {
-    const ConvSetting& conv = all.conv;
-    const ConvShape& s = conv.shape;
+  std::vector<Choice<FloatTile>> tactics(const StreamConvs& all, const Target& target) const override {
+    const ConvShape& s = all.shape();
     struct Base {
       int pixels, channels, groups, in_turn, blocks;
     };
@@ -195,59 +193,84 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
       const std::int64_t stage = std::int64_t{kDepth} * (t.pixels + t.channels);
       const std::int64_t room = (target.shared_bytes + 1024) / t.blocks - 1024 - kSignalBytes;
       t.stages = static_cast<int>(std::min<std::int64_t>(room / stage, kMostStages));
-      const FloatSizes z = sizes_of(s, t, target);
-      if (!all.parts.empty() && all.part_channels() % t.channels != 0) continue;
-      if (t.stages < 3 || !why_not_tile(t, z, target).empty()) continue;
-      out.push_back({t, seconds_of(conv, t, z, target)});
+      if (t.stages < 3 || !why_not(all, t, target).empty()) continue;
+      out.push_back({t, seconds_of(all, t, sizes_of(all, t, target), target)});
     }
     fastest_first(out);
     return out;
   }
-  Result<KernelText> emit(const FloatConvs& all, const FloatTile& t, const Target& target) const override {
-    const ConvSetting& conv = all.conv;
-    const ConvShape& s = conv.shape;
-    const FloatSizes z = sizes_of(s, t, target);
-    if (auto why = why_not_tile(t, z, target); !why.empty()) return refuse(std::move(why));
-    if (!all.parts.empty() && all.part_channels() % t.channels != 0)
-      return refuse("channels of a tile", t.channels, fmt::format("a divisor of {}", all.part_channels()));
-    ConvKernel k{"octavo_conv_stream", define(all, t, z), std::string(conv_load_text()) + std::string(kText), z.grid,
-                 t.threads(),          z.shared};
-    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels;
+  Result<KernelText> emit(const StreamConvs& all, const FloatTile& t, const Target& target) const override {
+    ConvShape s = all.shape();
+    if (auto why = why_not(all, t, target); !why.empty()) return refuse(std::move(why));
+    const FloatSizes z = sizes_of(all, t, target);
+    OpenNumbers open;
     if (s.open) {
-      k.open.name("kPixels", s.pixels());
-      k.open.name("kItems", parts(s.pixels(), t.pixels) * z.tiles_n);
-      k.open.name("kBatch", s.batch);
+      open.name("kPixels", s.pixels());
+      open.name("kItems", parts(s.pixels(), t.pixels) * z.tiles_n);
+      open.name("kBatch", s.batch);
     }
-    // So many registers beside the sums are taken by what is read ahead, and by two rows side by side. With fewer NVRTC spills.
-    constexpr int kOfAhead = 72, kOfPairs = 88;
-    k.ahead = registers_of(t, z) >= t.own_pixels() * t.channels / 128 + kOfAhead;
-    k.pairs = registers_of(t, z) >= t.own_pixels() * t.channels / 128 + kOfPairs;
-    std::string parameters, names;
-    for (std::size_t p = 1; p < all.parts.size(); ++p) {
-      parameters += fmt::format(", unsigned char* part{}", p);
-      names += fmt::format("{}part{}", p == 1 ? "" : ", ", p);
-    }
-    replace_mark(k.text, "@STORES@", parameters);
-    replace_mark(k.text, "@OF_PARTS@", names);
-    const auto pack = [&](const ConvWeights& weights, const EpilogueShape& e) {
-      return pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, e.run, e.piece});
-    };
-    if (all.parts.empty()) return emit_conv_kernel(conv, std::move(k), pack);
+    constexpr int kRun = 16;
+    const int piece = all.piece(kRun), spare = registers_of(t, z) - t.own_pixels() * t.channels / 128;
+    const bool several = all.parts.size() > 1;
+    const std::int64_t padded = z.part_tiles * t.channels;
+    const auto filter_of_part = static_cast<std::size_t>(padded * s.taps() * s.tap_bytes());
+    Launch launch = launch_of("octavo_conv_stream", z.grid, t.threads(), z.shared);
+    launch.arguments = {{Argument::Kind::buffer, all.parts[0].input.buffer, all.parts[0].input.offset},
+                        {Argument::Kind::constant, 0, 0}};
+    std::string parameters = "const unsigned char* x, const unsigned char* weights", pointers, starts, epilogues, finish;
+    std::vector<ir::Tensor> constants;
     ConvWeights weights;
-    for (const ConvSetting& p : all.parts) {
-      const ConvWeights one = read_weights(p);
+    for (std::size_t k = 0; k < all.parts.size(); ++k) {
+      const ConvSetting& part = all.parts[k];
+      ConvWeights one = read_weights(part);
+      EpilogueShape shape = conv_epilogue(part.tail, one.largest_sum, 2, kRun, padded);
+      // So many registers beside the sums are taken by what is read ahead, and by two rows side by side. With fewer NVRTC spills.
+      constexpr int kOfAhead = 72, kOfPairs = 88;
+      shape.ahead = spare >= kOfAhead, shape.pairs = spare >= kOfPairs;
+      shape.real = type_ != ConvType::u8s8, shape.piece = piece;
+      const std::string name = several ? fmt::format("part{}", k) : "", prefix = several ? name + "_" : "";
+      shape.prefix = prefix;
+      const Epilogue e = emit_epilogue(part.tail, shape, up(padded * 4, 16));
+      if (!e.refusal.empty()) return refuse(e.refusal);
+      parameters += fmt::format(", const unsigned char* {}constants", prefix) + e.parameters;
+      pointers += fmt::format("const {}OctavoPointers {}pointers = {{{}}};\n", several ? name + "::" : "", prefix, e.pointers);
+      starts += fmt::format("{}{}constants", k == 0 ? "" : ", ", prefix);
+      epilogues += several ? fmt::format("namespace {} {{\n{}}}\n", name, e.text) : e.text;
+      // Products under way and a branch do not go together.
+      finish += several ? fmt::format("{}if (part == {}) OCTAVO_FINISH({}::, {}pointers, channel, (void)0)\n",
+                                      k == 0 ? "drain();\n" : "else ", k, name, prefix)
+                        : "OCTAVO_FINISH(, pointers, channel, drain())\n";
+      constants.push_back(constants_with_start(one.start, e, padded));
+      launch.arguments.push_back({Argument::Kind::constant, static_cast<std::int32_t>(k) + 1, 0});
+      launch.arguments.insert(launch.arguments.end(), e.arguments.begin(), e.arguments.end());
+      // A tile is of one convolution: behind the last channel of each are zeros up to the next tile.
       weights.values.insert(weights.values.end(), one.values.begin(), one.values.end());
-      weights.start.insert(weights.start.end(), one.start.begin(), one.start.end());
+      if (several && !one.values.empty()) weights.values.resize((k + 1) * filter_of_part);
     }
-    OCTAVO_TRY(KernelText out, emit_conv_kernel(conv, weights, std::move(k), pack));
-    for (std::size_t p = 1; p < all.parts.size(); ++p) {
-      const region::TensorRef& store = all.parts[p].tail.stores[0];
-      out.launches[0].arguments.push_back({Argument::Kind::buffer, store.buffer, store.offset});
-    }
+    if (several) s.out_channels = z.tiles_n * t.channels;
+    open.add_to(launch);
+    if (several)
+      epilogues +=
+          "constexpr int kRows = part0::kRows, kRun = part0::kRun, kNeighbours = part0::kNeighbours;\nusing "
+          "part0::octavo_channel_step;\n";
+    std::string text = text_for(std::string(conv_load_text()) + std::string(kText), s.open);
+    replace_mark(text, "@PARAMETERS@", parameters + open.parameters());
+    replace_mark(text, "@POINTERS@", pointers);
+    replace_mark(text, "@STARTS@", starts);
+    replace_mark(text, "@FINISH@", finish);
+    KernelText out;
+    out.text = define(s, all.parts.size(), t, z) + epilogues + text;
+    out.constants.push_back(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, kRun, piece}));
+    for (ir::Tensor& c : constants) out.constants.push_back(std::move(c));
+    out.launches.push_back(std::move(launch));
     return out;
   }
 
  private:
+  [[nodiscard]] Reasons why_not(const StreamConvs& all, const FloatTile& t, const Target& target) const {
+    if (type_ == ConvType::u8s8 && t.channels == 192) return unmet("channels of a tile of codes", t.channels, "64, 128 or 256");
+    return why_not_tile(t, sizes_of(all, t, target), target);
+  }
   Result<ConvSetting> read_one(const region::Stage& stage, const region::Plan& plan) const {
     OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan, type_));
     const ConvShape& s = conv.shape;
@@ -256,11 +279,12 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
       return refuse("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
                     "multiples of 16");
     if (s.taps() > 48) return refuse("kernel taps", s.taps(), "at most 48");
+    if (type_ == ConvType::u8s8 && !s.flat) return refuse("1x1 convolution", "with strides, or rows apart", "one of dense rows");
     return conv;
   }
 
-  std::string define(const FloatConvs& all, const FloatTile& t, const FloatSizes& z) const {
-    const ConvShape& s = all.conv.shape;
+  std::string define(const ConvShape& s, std::size_t parts, const FloatTile& t, const FloatSizes& z) const {
+    const bool codes = type_ == ConvType::u8s8;
     return conv_parameters(s) +
            fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + kDepth / 16 > 32 ? "long long" : "int") +
            // What conv_load.inc reads: four warps copy, whole pixels, and no filter.
@@ -283,11 +307,11 @@ class ConvStreamFloat final : public FamilyOf<FloatConvs, FloatTile> {
                     {"kBlocksPerProcessor", t.blocks},
                     {"kRegisters", z.registers},
                     {"kRegistersOfCopies", z.registers_of_copies},
-                    {"kPartChannels", all.part_channels()},
-                    {"kPartElement", static_cast<std::int64_t>(ir::size_of(all.conv.tail.stores[0].dtype))}}) +
-           fmt::format("#define OCTAVO_PARTS {}\n", all.parts.size()) +
-           fmt::format("constexpr bool kInTurn = {};\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply_{}\n", t.in_turn != 0,
-                       name_of(type_));
+                    {"kPartTiles", z.part_tiles}}) +
+           fmt::format("#define OCTAVO_PARTS {}\n#define OCTAVO_CODES {}\ntypedef {} octavo_sum;\n", parts, codes ? 1 : 0,
+                       codes ? "int" : "float") +
+           fmt::format("constexpr bool kInTurn = {};\n#define OCTAVO_GROUP_PRODUCT octavo_group_multiply{}\n", t.in_turn != 0,
+                       codes ? "" : fmt::format("_{}", name_of(type_)));
   }
 
   ConvType type_;
@@ -303,6 +327,11 @@ const Family& conv_stream_bf16_family() {
 
 const Family& conv_stream_f16_family() {
   static const ConvStreamFloat family(ConvType::f16);
+  return family;
+}
+
+const Family& conv_linear_family() {
+  static const ConvStreamFloat family(ConvType::u8s8);
   return family;
 }
 
