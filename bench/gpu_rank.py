@@ -2,7 +2,7 @@
 
 usage: octavo_gpu_linear one 12608 768 768 f16 residual >> times.txt, the same for other layers, bench/gpu_rank.py times.txt...
        octavo build MODEL --device cuda --effort 3 --timing-cache times.cache, the same for other models, then on any machine
-       bench/gpu_rank.py --cache times.cache --gpu H100 [--allow int8,float32,float16] [--table kernels.tsv] MODEL[@SHAPES]...
+       bench/gpu_rank.py --cache times.cache --gpu H100 [--allow int8,float32,float16] [--table kernels.tsv] MODEL[@batch=N|@SHAPES]...
 
 With a cache, estimates are those of a build at effort 0 for the GPU of that name; regions that this plan does not have are left out. SHAPES: as `octavo build --shapes`.
 Prints for every layer with eight kernels or more the rank correlation of estimates and times, over all of them and within each family, and what it costs to
@@ -74,7 +74,9 @@ def estimates(args, model):
         engine = f"{folder}/x.octavo"
         path, _, shapes = model.partition("@")
         command = [octavo, "build", path, "-o", engine, "--gpu", args.gpu, "--effort", "0", "--allow", args.allow]
-        subprocess.run(command + (["--shapes", shapes] if shapes else []), check=True, capture_output=True)
+        if shapes:
+            command += ["--batch", shapes[6:]] if shapes.startswith("batch=") else ["--shapes", shapes]
+        subprocess.run(command, check=True, capture_output=True)
         explained = json.loads(subprocess.run([octavo, "explain", engine, "--json"], check=True, capture_output=True, text=True).stdout)
     return {r["key"]: {a["tactic"]: 1e6 * a["estimate"] for a in r["alternatives"] if a.get("estimate", -1) > 0} for r in explained["regions"]}
 
