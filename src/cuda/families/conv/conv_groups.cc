@@ -1,8 +1,10 @@
 #include "cuda/families/conv/conv_groups.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {

@@ -338,7 +338,8 @@ Result<ConvProducts> match_conv(const region::Region& r, const region::Plan& pla
     }
     if (!whole)
       return refuse("channels a group", fmt::format("{} to {}", s.channels / bytes_of(type), s.out_channels / s.groups),
-                    type == ConvType::u8s8 ? "groups that tiles hold whole" : "several to a multiple of 16");
+                    type == ConvType::u8s8 ? "groups that tiles hold whole, or a program that reads constants alone"
+                                           : "several to a multiple of 16, or a program that reads constants alone");
   }
   if (r.stages.size() == 1) return out;
   out.forwarded = forwarded_operand(r);
