@@ -19,6 +19,7 @@ std::string run(const PlainCase& c, unsigned seed, const Edit& edit = {}) {
   return run_emulated(s, c.family(), {}, c.tolerance, edit, reference_region);
 }
 
+class PlainRecurrent : public EmulatedTest {};
 class Plain : public EmulatedTest, public ::testing::WithParamInterface<std::size_t> {};
 
 /// OCTAVO_FUZZ_GRAPHS: how many seeds; OCTAVO_FUZZ_SEED: the first one.
@@ -38,6 +39,27 @@ INSTANTIATE_TEST_SUITE_P(Families, Plain, ::testing::Range(std::size_t{0}, plain
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 });
+
+/// States and gates that no block has room for, which are 4,096 floats and more: their texts with less room.
+TEST_F(PlainRecurrent, WithoutRoomInSharedMemory) {
+  const auto c = std::find_if(plain_cases().begin(), plain_cases().end(), [](const PlainCase& p) { return p.name == "recurrent"; });
+  ASSERT_NE(c, plain_cases().end());
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    int places = 0;
+    const std::string wrong = run(*c, seed, [&](std::string text) {
+      for (const std::string_view name : {"kNearState = ", "kNearSums = "}) {
+        const auto at = text.find(name);
+        if (at == std::string::npos) continue;
+        const auto from = at + name.size(), to = text.find_first_not_of("0123456789", from);
+        text.replace(from, to - from, "1");
+        ++places;
+      }
+      return text;
+    });
+    EXPECT_EQ(places, 2) << seed;
+    ASSERT_EQ(wrong, "") << seed;
+  }
+}
 
 class PlainMistakes : public EmulatedTest {};
 
