@@ -160,7 +160,10 @@ void scatter(Scene& s, int size) {
   Shape x = shape_of(s, s.pick(1, 3), 2 * size), ids, updates;
   ir::Scatter facts{.combine = how};
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  if (s.pick(0, 1) == 0) {
+  if (s.pick(0, 3) == 0) {  // so many that a target's updates are found by their chain
+    x = {s.pick(100, 300)}, updates = ids = {s.pick(300, 600)};
+    least = x[0];
+  } else if (s.pick(0, 1) == 0) {
     facts.axis = s.pick(0, static_cast<int>(x.size()) - 1);
     for (const std::int64_t d : x) ids.push_back(s.pick(1, static_cast<int>(d)));
     ids[static_cast<std::size_t>(facts.axis)] = s.pick(1, 3 * size);

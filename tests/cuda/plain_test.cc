@@ -95,6 +95,7 @@ TEST_F(PlainMistakes, AreFound) {
       found("scatter", "octavo_atomic_max(chosen + row, (int)(i + 1))", "octavo_atomic_max(chosen + row, (int)(kUnits - i))"))
       << "the first update wins";
   EXPECT_TRUE(found("scatter", "k += k < 0 ?", "k += k > 0 ?")) << "indices that count from the end";
+  EXPECT_TRUE(found("scatter", "q - 1 < next ?", "true ?")) << "updates of one target in another order";
   EXPECT_TRUE(found("cumulate", "        sum = next;", "        sum = held[32 * r + k];")) << "not a sum";
   EXPECT_TRUE(found("cumulate", "    octavo_warp_barrier();\n    OCTAVO_UNROLL", "    OCTAVO_UNROLL"))
       << "what other lanes have yet to read";

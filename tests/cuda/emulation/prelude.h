@@ -358,6 +358,9 @@ OCTAVO_DEVICE int octavo_atomic_next(int* p) {
 OCTAVO_DEVICE void octavo_atomic_max(int* p, int v) {
   atomicMax(p, v);
 }
+OCTAVO_DEVICE int octavo_atomic_exchange(int* p, int v) {
+  return atomicExch(p, v);
+}
 OCTAVO_DEVICE int octavo_read_shared_sum(const int* p) {
   return *p;
 }

@@ -128,6 +128,12 @@ std::vector<Timed> timed() {
          stage(s, Op::scatter, ir::Scatter{.kind = ir::ScatterKind::nd}, {x, indices(s, {100000, 1}, 1000000), updates},
                {{DType::f32, {1000000}}});
        }},
+      {"ScatterElements, 100,000 added to 50,000", scatter_family, 25e-6,
+       [=](Scene& s) {
+         auto x = floats(s, {50000}), updates = floats(s, {100000});
+         stage(s, Op::scatter, ir::Scatter{.combine = ir::Combine::add}, {x, indices(s, {100000}, 50000), updates},
+               {{DType::f32, {50000}}});
+       }},
       {"NonMaxSuppression 8,400, 80", non_max_suppression_family, 150e-6,
        [=](Scene& s) {
          auto boxes = floats(s, {1, 8400, 4}), scores = floats(s, {1, 80, 8400});
