@@ -12,7 +12,6 @@ estimate each family takes: the median, and the middle half.
 import argparse
 import collections
 import json
-import math
 import os
 import pathlib
 import re
@@ -115,7 +114,7 @@ def main(args):
         losses["the first of all"].append(min(tiles, key=lambda t: t[1])[0] / min(t[0] for t in tiles))
     for count, values in losses.items():
         what = f"first {count} of each family" if isinstance(count, int) else count
-        print(f"{what}: {math.exp(statistics.mean(map(math.log, values))):.3f} of the best on average, {max(values):.3f} at most, {len(values)} layers")
+        print(f"{what}: {statistics.mean(values):.3f} of the best on average, {max(values):.3f} at most, {len(values)} layers")
     for family, values in sorted(ratios.items()):
         low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
         print(f"{family}: {middle:.2f} times its estimate, the middle half {low:.2f} to {high:.2f}, {len(values)} kernels")

@@ -64,7 +64,7 @@ constexpr const char* kTopKSort = R"(
         octavo_barrier();
       else
         octavo_warp_barrier();
-      const int a = mine / step * step * 2 + mine % step;
+      const int a = 2 * mine - (mine & (step - 1));  // below it, and from `step` behind it on, other threads have theirs
       const OctavoEntry x = sorted[a], y = sorted[a + step];
       if (octavo_before(y, x) == ((a & size) == 0)) sorted[a] = y, sorted[a + step] = x;
     }
