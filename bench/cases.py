@@ -1,6 +1,7 @@
 """The cases of docs/cases.md at realistic sizes: each as a Q/DQ model and as its implicit counterpart, built with one timing cache and timed in turns.
 
-usage: cases.py [--only C1,C2] [--pairs 10] [--seconds 0.15] [--effort 2] [--threads 1] [--write]      (--write: the table of docs/cases.md)
+usage: cases.py [--only C1,C2] [--pairs 10] [--seconds 0.15] [--effort 2] [--threads 1] [--device cuda] [--write]
+       (--write: the table of docs/cases.md, of the CPU or of the GPU)
 """
 import argparse
 import json
@@ -204,7 +205,7 @@ def regions_of(args, engine):
 
 
 def measure(args, name, make):
-    stem = args.models / name.replace(", ", "_").replace(" ", "_")
+    stem = args.models / f"{args.device}.{name.replace(', ', '_').replace(' ', '_')}"
     made = {}
     for form, explicit in (("explicit", True), ("counterpart", False)):
         n = Net(explicit)
@@ -233,9 +234,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=lambda t: t.split(","), help="cases by number: C1,C9")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cuda: engines for this machine's GPU, whose inputs and outputs stay in its memory")
     counterparts.arguments(parser)
     parser.set_defaults(pairs=10, models=counterparts.ROOT / "build/bench_cases")
     args = parser.parse_args()
+    args.cache = args.cache or args.models / f"timing.{args.device}.cache"
     counterparts.finish(args)
     rows, failed = [], 0
     for name, make in CASES.items():
@@ -250,9 +253,11 @@ def main():
     print(table(rows))
     if args.write:
         path = counterparts.ROOT / "docs/cases.md"
-        begin, end = "<!-- times:begin -->", "<!-- times:end -->"
+        mark = "times-gpu" if counterparts.on_gpu(args) else "times"
+        begin, end = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
         head, rest = path.read_text(encoding="utf-8").split(begin, 1)
-        note = f"{counterparts.machine()}; {args.threads} thread(s), effort {args.effort}, {args.pairs} pairs of processes that take turns.\n\n"
+        where = f"{counterparts.gpu()}, without transfers" if counterparts.on_gpu(args) else f"{counterparts.machine()}; {args.threads} thread(s)"
+        note = f"{where}, effort {args.effort}, {args.pairs} pairs of processes that take turns.\n\n"
         path.write_text(head + begin + "\n" + note + table(rows) + "\n" + end + rest.split(end, 1)[1], encoding="utf-8")
     sys.exit(failed > 0)
 

@@ -64,9 +64,16 @@ def octavo(args, *words):
     return run([*(["env", f"OCTAVO_CPU={level}"] if level else []), *pin, args.octavo, *words])
 
 
+def on_gpu(args):
+    """Are the engines for a GPU?"""
+    return getattr(args, "device", "cpu") != "cpu"
+
+
 def build(args, model, engine, threads, table=None, strict=False):
     """Builds an engine with the run's shared timing cache. `strict`: a time that it does not have is an error."""
     command = ["build", model, "-o", engine, "--threads", threads, "--effort", args.effort]
+    if on_gpu(args):
+        command += ["--device", args.device]
     if args.effort > 0:
         command += ["--timing-cache", args.cache] + (["--strict-timing"] if strict else [])
     if table:
@@ -76,8 +83,9 @@ def build(args, model, engine, threads, table=None, strict=False):
 
 
 def bench(args, engine, threads, seconds=None):
-    """One process: the JSON line of `octavo bench`."""
-    return json.loads(octavo(args, "bench", engine, "--json", "--threads", threads, "--seconds", seconds or args.seconds).splitlines()[-1])
+    """One process: the JSON line of `octavo bench`; on a GPU without copies between its memory and the host's."""
+    stay = ["--noDataTransfers"] if on_gpu(args) else []
+    return json.loads(octavo(args, "bench", engine, "--json", "--threads", threads, "--seconds", seconds or args.seconds, *stay).splitlines()[-1])
 
 
 def plan_of(args, engine):
@@ -125,6 +133,11 @@ def interval(a, b, resamples=2000, seed=0):
     rng = random.Random(seed)
     medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(resamples))
     return statistics.median(ratios), medians[int(0.025 * resamples)], medians[int(0.975 * resamples) - 1]
+
+
+def gpu():
+    """The GPU's name, as its driver gives it."""
+    return run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()[0].strip()
 
 
 def machine():

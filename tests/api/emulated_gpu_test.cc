@@ -13,6 +13,7 @@
 #include "cuda/emulation/emulated_device.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/provider.h"
+#include "cuda/text/emit_cuda.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
@@ -24,9 +25,10 @@
 namespace octavo::testing {
 namespace {
 
-std::unique_ptr<const region::Provider> emulated_provider() {
-  return cuda::make_provider({"sm_80", 108, 163 * 1024}, [](std::string_view t) -> Result<std::string> {
-    return std::string(t);  // the emulation runs texts
+std::unique_ptr<const region::Provider> emulated_provider(const cuda::Target& target = {"sm_80", 108, 163 * 1024}) {
+  const std::string functions(target.architecture == "sm_75" ? cuda::turing_functions() : "");
+  return cuda::make_provider(target, [functions](std::string_view t) -> Result<std::string> {
+    return functions + std::string(t);  // the emulation runs texts
   });
 }
 
@@ -45,13 +47,13 @@ Result<std::shared_ptr<const engine::Engine>> emulated_engine(const ir::Graph& g
 
 class EmulatedGpu : public EmulatedTest {};
 
-TEST_F(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
+void digits_are_the_cpus(const cuda::Target& target) {
   const std::string model = OCTAVO_SOURCE_DIR "/examples/digits/digits_qdq.onnx";
   const auto cpu = api::build_file(model);
   ASSERT_TRUE(cpu) << cpu.error().message;
 
   const auto device = emulated_device();
-  const auto provider = emulated_provider();
+  const auto provider = emulated_provider(target);
   auto imported = onnx::import_file(model, {});
   ASSERT_TRUE(imported) << imported.error().message;
   const auto gpu = emulated_engine(imported->graph, *provider, *device);
@@ -67,6 +69,12 @@ TEST_F(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
     ASSERT_EQ(expected->size(), actual->size());
     for (std::size_t k = 0; k < expected->size(); ++k) EXPECT_TRUE(ir::same_bytes((*expected)[k], (*actual)[k])) << "output " << k;
   }
+}
+TEST_F(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
+  digits_are_the_cpus({"sm_80", 108, 163 * 1024});
+}
+TEST_F(EmulatedGpu, DigitsGiveTheBitsOfTheCpuOnSm75) {
+  digits_are_the_cpus({"sm_75", 40, 64 * 1024});
 }
 
 /// An operator without a GPU kernel between two that have one: there, to the host and back. Without the host's kernels the plan is refused.

@@ -259,6 +259,7 @@ class AttentionHalvesTexts : public ::testing::TestWithParam<const char*> {
 
 TEST_P(AttentionHalvesTexts, Compile) {
   for (const DType type : {DType::f16, DType::bf16}) {
+    if (GetParam() == std::string_view("sm_75") && type == DType::bf16) continue;  // it has no such products
     Forms forms;
     forms.type = forms.stored = type, forms.counted = type == DType::f16;
     forms.mask = type == DType::f16 ? Mask::whole : Mask::causal,
@@ -274,7 +275,8 @@ TEST_P(AttentionHalvesTexts, Compile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts, ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts,
+                         ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
 
 }  // namespace
 }  // namespace octavo::testing

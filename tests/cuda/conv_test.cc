@@ -144,12 +144,12 @@ TEST_F(ConvFamilies, MistakesAreFound) {
   }
 }
 
-TEST(ConvTexts, Sm75IsRefusedByName) {
+TEST(ConvTexts, Sm75HasNoTilesOfWarpgroups) {
   ConvScene s(ConvCase{}, 1);
-  cuda::Target target;
-  target.architecture = "sm_75";
-  EXPECT_EQ(cuda::conv_mma_family().why_not(s.region, s.plan, target),
-            region::unmet("architecture", "sm_75", "sm_80 or later (mma.m16n8k32)"));
+  const cuda::Target target{"sm_75", 40, 64 * 1024};
+  EXPECT_TRUE(cuda::conv_mma_family().why_not(s.region, s.plan, target).empty());
+  for (const auto& c : cuda::conv_mma_family().candidates(s.region, s.plan, target))
+    EXPECT_NE(c.parameters.at("products"), "wgmma") << "tiles of sm_90a";
 }
 
 TEST(ConvTexts, WarpgroupsNeedTheirArchitecture) {
@@ -206,7 +206,7 @@ TEST_P(ConvCompiles, EveryFamily) {
     EXPECT_EQ(code->log, "") << family->name();
   }
 }
-INSTANTIATE_TEST_SUITE_P(For, ConvCompiles, ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, ConvCompiles, ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
 
 }  // namespace
 }  // namespace octavo::testing

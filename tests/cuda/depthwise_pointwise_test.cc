@@ -150,7 +150,7 @@ TEST_F(DepthwisePointwise, PlantedMistakesAreFound) {
 
 TEST(DepthwisePointwiseText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
     Block b({2, 144, 56, 56, 24, 3, 1, {1, 1, 1, 1}, 0, 0, "residual"});
     const auto& family = cuda::depthwise_pointwise_family();
     const auto all = family.candidates(b.scene.region(), b.scene.plan(), {architecture});

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cuda/emulation/image.h"
+#include "cuda/text/emit_cuda.h"
 #include "reference/oracle_provider.h"
 #include "region/host_kernel.h"
 #include "region/stage_graph.h"
@@ -85,7 +86,8 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
   if (!kernels) return "emit: " + kernels.error().message + repeat;
   if (const std::string early = begins_before_others_end(kernels->text); !early.empty())
     return early + repeat + "\n" + kernels->text;
-  const auto library = emulate(edit ? edit(kernels->text) : kernels->text);
+  const std::string functions(target.architecture == "sm_75" ? cuda::turing_functions() : "");
+  const auto library = emulate(functions + (edit ? edit(kernels->text) : kernels->text));
   if (!library) return library.error().message + "\n" + kernels->text + repeat;
 
   GlobalMemory memory;

@@ -1,6 +1,7 @@
 #include "cuda/plain_scene.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -111,6 +112,11 @@ void top_k(Scene& s, int size) {
   Shape x = shape_of(s, s.pick(1, 3), size);
   const int axis = s.pick(0, static_cast<int>(x.size()) - 1);
   x[static_cast<std::size_t>(axis)] = s.pick(1, 9 * size);
+  const int length = s.pick(0, 7);  // of one piece that a block sorts, of pieces that are joined at once, and of more
+  if (length < 3) {
+    for (std::int64_t& d : x) d = 1;
+    x[static_cast<std::size_t>(axis)] = length == 0 ? s.pick(100, 2048) : length == 1 ? s.pick(2049, 9000) : s.pick(16385, 20000);
+  }
   Shape y = x;
   y[static_cast<std::size_t>(axis)] = s.pick(1, static_cast<int>(x[static_cast<std::size_t>(axis)]));
   set(s, Op::top_k, ir::TopK{.axis = axis, .k = y[static_cast<std::size_t>(axis)], .largest = s.pick(0, 1) == 0});
@@ -122,8 +128,12 @@ void top_k(Scene& s, int size) {
 
 void arg_max(Scene& s, int size) {
   Shape x = shape_of(s, s.pick(1, 3), size);
-  const auto axis = static_cast<std::size_t>(s.pick(0, static_cast<int>(x.size()) - 1));
+  auto axis = static_cast<std::size_t>(s.pick(0, static_cast<int>(x.size()) - 1));
   x[axis] = s.pick(1, 90 * size);
+  if (s.pick(0, 5) == 0) {  // a thread a result
+    x = s.pick(0, 1) == 0 ? Shape{s.pick(1, 20), s.pick(4096, 4300)} : Shape{s.pick(4096, 4300), s.pick(1, 64)};
+    axis = x[0] < x[1] ? 0 : 1;
+  }
   const bool keep = s.pick(0, 1) == 0;
   Shape y = x;
   y[axis] = 1;
@@ -134,7 +144,7 @@ void arg_max(Scene& s, int size) {
 }
 
 void non_zero(Scene& s, int size) {
-  const Shape x{s.pick(1, 300 * size)};
+  const Shape x{s.pick(0, 2) == 0 ? s.pick(2000, 7000) : s.pick(1, 300 * size)};
   set(s, Op::non_zero, ir::default_facts(Op::non_zero, 1));
   const DType type = s.pick(0, 2) == 0 ? DType::boolean : any_type(s);
   s.stage().anchor.inputs = {filled(s, type, x, [&s] {
@@ -150,7 +160,10 @@ void scatter(Scene& s, int size) {
   Shape x = shape_of(s, s.pick(1, 3), 2 * size), ids, updates;
   ir::Scatter facts{.combine = how};
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  if (s.pick(0, 1) == 0) {
+  if (s.pick(0, 3) == 0) {  // so many that a target's updates are found by their chain
+    x = {s.pick(100, 300)}, updates = ids = {s.pick(300, 600)};
+    least = x[0];
+  } else if (s.pick(0, 1) == 0) {
     facts.axis = s.pick(0, static_cast<int>(x.size()) - 1);
     for (const std::int64_t d : x) ids.push_back(s.pick(1, static_cast<int>(d)));
     ids[static_cast<std::size_t>(facts.axis)] = s.pick(1, 3 * size);
@@ -178,11 +191,20 @@ void scatter(Scene& s, int size) {
 
 void cumulate(Scene& s, int size) {
   const DType type = any_type(s);
-  const Shape x = shape_of(s, s.pick(1, 3), 4 * size);
+  Shape x = shape_of(s, s.pick(1, 3), 4 * size);
+  const auto axis = static_cast<std::size_t>(s.pick(0, static_cast<int>(x.size()) - 1));
+  const int length = s.pick(0, 3);  // a thread a line; a warp, or a block; pieces
+  if (length == 0) x[axis] = s.pick(65, 400);
+  if (length == 1) x = {s.pick(1, 2), s.pick(2000, 5000)};
   set(s, Op::cumulate,
-      ir::Cumulate{s.pick(0, static_cast<int>(x.size()) - 1), s.pick(0, 2) == 0 ? ir::Accumulation::prod : ir::Accumulation::sum,
-                   s.pick(0, 1) == 0, s.pick(0, 1) == 0});
-  s.stage().anchor.inputs = {filled(s, type, x, few(s))};
+      ir::Cumulate{length == 1 ? 1 : static_cast<std::int64_t>(axis),
+                   s.pick(0, 2) == 0 ? ir::Accumulation::prod : ir::Accumulation::sum, s.pick(0, 1) == 0, s.pick(0, 1) == 0});
+  // No infinity meets another one or a zero: of the NaN that this makes the sign depends on how the sum is compiled.
+  const auto plain = [&s] {
+    if (s.pick(0, 39) == 0) return std::numeric_limits<double>::quiet_NaN();
+    return (s.pick(0, 1) == 0 ? 1 : -1) * std::array{0.5, 1.0, 1.0, 2.0, 3.0}[static_cast<std::size_t>(s.pick(0, 4))];
+  };
+  s.stage().anchor.inputs = {filled(s, type, x, ir::is_float(type) ? std::function<double()>(plain) : few(s))};
   store(s, type, x);
 }
 
@@ -201,7 +223,9 @@ void grid_sample(Scene& s, int size) {
 }
 
 void non_max_suppression(Scene& s, int size) {
-  const int images = s.pick(1, 2), classes = s.pick(1, 3), boxes = s.pick(1, 20 * size), most = s.pick(1, 8);
+  const bool many = s.pick(0, 7) == 0;  // more than the bits of one word of each thread
+  const int images = many ? 1 : s.pick(1, 2), classes = many ? 1 : s.pick(1, 3), most = s.pick(1, many ? 3 : 8);
+  const int boxes = many ? s.pick(32700, 33000) : s.pick(1, (s.pick(0, 3) == 0 ? 100 : 20) * size);
   const bool centre = s.pick(0, 1) == 0;
   set(s, Op::non_max_suppression, ir::Suppression{centre, std::int64_t{images} * classes * most});
   s.stage().anchor.inputs = {filled(s, DType::f32, {images, boxes, 4}, numbers(s, 0.1, 2)),
@@ -273,7 +297,10 @@ void recurrent(Scene& s, int size) {
                              : cell == ir::CellKind::gru ? 3
                                                          : 1,
                      directions = direction == ir::Direction::bidirectional ? 2 : 1;
-  const std::int64_t steps = s.pick(1, 5), batch = s.pick(1, 3), inputs = s.pick(1, 2 * size), hidden = s.pick(1, 12 * size);
+  const bool wide = s.pick(0, 3) == 0;  // weights so large that a step is a launch
+  const std::int64_t steps = s.pick(1, wide ? 3 : 5), batch = s.pick(1, wide ? 2 : 3),
+                     inputs = s.pick(1, (s.pick(0, 3) == 0 ? 30 : 2) * size),
+                     hidden = wide ? s.pick(230, 250) : s.pick(1, 12 * size);
   ir::Recurrent facts;
   facts.cell = cell, facts.direction = direction, facts.hidden_size = hidden, facts.layout = s.pick(0, 1) == 0;
   facts.linear_before_reset = s.pick(0, 1) == 0, facts.input_forget = s.pick(0, 3) == 0, facts.clip = s.pick(0, 2) == 0 ? 0.75 : 0;
@@ -345,7 +372,8 @@ void max_pool_whole(Scene& s, int size) {
 void reduce_whole(Scene& s, int size) {
   constexpr Op kOps[] = {Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min};
   const DType type = kWholes[s.pick(0, 7)];
-  const Shape x = shape_of(s, s.pick(1, 4), 2 * size);
+  Shape x = shape_of(s, s.pick(1, 4), 2 * size);
+  if (s.pick(0, 2) == 0) x.back() = s.pick(200, 900);  // of more threads
   ir::Reduction facts;
   facts.keepdims = s.pick(0, 1) == 0;
   Shape y;

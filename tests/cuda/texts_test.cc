@@ -71,7 +71,7 @@ TEST_P(Texts, OperatorsThatNumberElements) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, Texts, ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, Texts, ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
 
 }  // namespace
 }  // namespace octavo::testing

@@ -131,7 +131,7 @@ TEST_F(TwoConvs, PlantedMistakesAreFound) {
 
 TEST(TwoConvsText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
     Block b(kBasic);
     cuda::ConvTile t = std::string_view(architecture) == "sm_90a" ? tile(128, 64, 8, 1) : tile(64, 64, 2, 2);
     t.groups = std::string_view(architecture) == "sm_90a";

@@ -202,7 +202,7 @@ Result<int> gpu_count() {
 }
 
 std::string why_unsupported(const GpuFacts& facts) {
-  constexpr int kLeast = 80;  // the first with the integer products of 16x8x32 (mma.m16n8k32) and asynchronous copies
+  constexpr int kLeast = 75;  // the first with products of bytes (mma.m8n8k16) and ldmatrix
   int have = 0;
   if (std::sscanf(facts.architecture.c_str(), "sm_%d", &have) != 1) return "its architecture is not known: " + facts.architecture;
   return have >= kLeast ? "" : fmt::format("{}: the kernels need sm_{} or later", facts.architecture, kLeast);

@@ -15,8 +15,10 @@ std::span<const Family* const> families() {
   return all;
 }
 
-Reasons why_no_products(const Target& target) {
-  return target.architecture == "sm_75" ? unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)") : Reasons();
+Reasons why_no_wide_products(const Target& target) {
+  return target.architecture == "sm_75"
+             ? unmet("architecture", target.architecture, "sm_80 or later (products of bfloat16 and tf32)")
+             : Reasons();
 }
 
 Reasons why_no_warpgroups(const Target& target) {

@@ -50,7 +50,8 @@ using region::Stage;
 }
 
 /// Empty, or why the target lacks products of warps (mma.sync) or of warpgroups (wgmma).
-[[nodiscard]] Reasons why_no_products(const Target& target);
+/// Of bfloat16 or tf32; those of bytes and float16 are there on every GPU that is supported.
+[[nodiscard]] Reasons why_no_wide_products(const Target& target);
 [[nodiscard]] Reasons why_no_warpgroups(const Target& target);
 /// Empty, or why so many blocks of a multiprocessor do not fit in its shared memory.
 [[nodiscard]] Reasons why_not_shared(std::int64_t bytes, int blocks, const Target& target);

@@ -19,6 +19,9 @@ using program::Program;
 constexpr std::string_view kPrelude =
 #include "cuda/text/prelude.inc"
     ;
+constexpr std::string_view kTuring =
+#include "cuda/text/turing.inc"
+    ;
 
 /// Quotients of operands between these magnitudes take the short way: its steps round as a division does.
 constexpr double kLeastPlain = 0x1p-60, kMostPlain = 0x1p60;
@@ -184,7 +187,11 @@ std::string_view expression(Op op) {
 }
 
 std::string emit_prelude() {
-  return std::string(kPrelude);
+  return std::string(kPrelude) + std::string(kTuring);
+}
+
+std::string_view turing_functions() {
+  return kTuring;
 }
 
 std::string emit_function(const Program& p, std::string_view name) {

@@ -19,6 +19,8 @@ namespace octavo::cuda {
 
 /// Text that stands once in front of the other pieces: prelude.inc (everything that is not plain C++).
 [[nodiscard]] std::string emit_prelude();
+/// The part of it in which functions that sm_75 does not have are made of those that it has: for the emulation, which has its own prelude.
+[[nodiscard]] std::string_view turing_functions();
 
 /// `OCTAVO_DEVICE void NAME(T acc, T0 x0, ..., R0& r0, ...)`: T is int or float by the accumulator that the program
 /// reads (int if none), Tk by how operand k is loaded (operands that are never loaded are left out), Rj int or float before the

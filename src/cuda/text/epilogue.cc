@@ -270,6 +270,7 @@ class Emitter {
 
   /// How many channels exist from channel `first` on, or more than `count`.
   [[nodiscard]] std::string valid(std::string_view first, int count) const {
+    if (shape_.fold.stored != 0) return fmt::format("{} - ({}) % {}", shape_.fold.stored, first, shape_.fold.channels);
     if (shape_.stores_padding || (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1]))
       return std::to_string(count);
     return fmt::format("{} - ({})", s_.space[1], first);

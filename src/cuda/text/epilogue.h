@@ -34,6 +34,7 @@ namespace octavo::cuda {
 struct Fold {
   std::int64_t channels = 0, across = 1;           ///< channels: a multiple of 16; 0: channels are channels
   std::vector<std::array<std::int64_t, 2>> steps;  ///< of each store, bytes from one pixel to the next: down, to the right
+  std::int64_t stored = 0;                         ///< of the channels of a pixel only the first so many are stored; 0: all
 };
 
 struct EpilogueShape {

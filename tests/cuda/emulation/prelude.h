@@ -155,6 +155,39 @@ OCTAVO_UNCHECKED static inline void octavo_mma_at(int line, int (&c)[4], const u
 #define octavo_mma_s8u8(c, a, b0, b1) octavo_mma_at<signed char, unsigned char>(__LINE__, c, a, b0, b1)
 #define octavo_mma_s8s8(c, a, b0, b1) octavo_mma_at<signed char, signed char>(__LINE__, c, a, b0, b1)
 
+// A part of such a product: c[8][8] += a[8][16] b[16][8]. Lane l holds bytes 4t..4t+3 of row g of a and of column g of b, and columns 2t and 2t+1 of row g of c.
+struct OctavoMmaPart {
+  int *c0, *c1;
+  unsigned a, b;
+};
+template <class A, class B>
+OCTAVO_UNCHECKED static inline void octavo_mma_parts_together(void** lanes) {
+  A a[8][16];
+  B b[8][16];
+  for (int l = 0; l < 32; ++l) {
+    auto* m = (OctavoMmaPart*)lanes[l];
+    if (m == nullptr) return octavo_hooks->trap("mma without all lanes of the warp");
+    __builtin_memcpy(&a[l / 4][l % 4 * 4], &m->a, 4);
+    __builtin_memcpy(&b[l / 4][l % 4 * 4], &m->b, 4);
+  }
+  for (int row = 0; row < 8; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      auto* m = (OctavoMmaPart*)lanes[row * 4 + column / 2];
+      int& c = column % 2 == 0 ? *m->c0 : *m->c1;
+      for (int k = 0; k < 16; ++k) c = (int)((unsigned)c + (unsigned)((int)a[row][k] * (int)b[column][k]));
+    }
+  }
+}
+template <class A, class B>
+OCTAVO_UNCHECKED static inline void octavo_mma_part_at(int line, int& c0, int& c1, unsigned a, unsigned b) {
+  OctavoMmaPart m{&c0, &c1, a, b};
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_mma_parts_together<A, B>);
+}
+#define octavo_mma_part_u8s8(c0, c1, a, b) octavo_mma_part_at<unsigned char, signed char>(__LINE__, c0, c1, a, b)
+#define octavo_mma_part_u8u8(c0, c1, a, b) octavo_mma_part_at<unsigned char, unsigned char>(__LINE__, c0, c1, a, b)
+#define octavo_mma_part_s8u8(c0, c1, a, b) octavo_mma_part_at<signed char, unsigned char>(__LINE__, c0, c1, a, b)
+#define octavo_mma_part_s8s8(c0, c1, a, b) octavo_mma_part_at<signed char, signed char>(__LINE__, c0, c1, a, b)
+
 // The same bytes as floats: bfloat16, or tf32, of which the units read 10 bits behind the point.
 struct OctavoRealMma {
   float* c;
@@ -240,6 +273,35 @@ OCTAVO_UNCHECKED static inline void octavo_real_mma_at(int line, float (&c)[4], 
 #define octavo_mma_bf16(c, a, b0, b1) octavo_real_mma_at<OctavoReal::bf16>(__LINE__, c, a, b0, b1)
 #define octavo_mma_f16(c, a, b0, b1) octavo_real_mma_at<OctavoReal::f16>(__LINE__, c, a, b0, b1)
 #define octavo_mma_tf32(c, a, b0, b1) octavo_real_mma_at<OctavoReal::tf32>(__LINE__, c, a, b0, b1)
+// A part of a product of float16: c[16][8] += a[16][8] b[8][8].
+struct OctavoHalfPart {
+  float* c;
+  unsigned a[2], b;
+};
+OCTAVO_UNCHECKED static inline void octavo_half_parts_together(void** lanes) {
+  float a[16][8], b[8][8];
+  for (int l = 0; l < 32; ++l) {
+    auto* m = (OctavoHalfPart*)lanes[l];
+    if (m == nullptr) return octavo_hooks->trap("mma without all lanes of the warp");
+    for (int e = 0; e < 2; ++e) {
+      b[l / 4][l % 4 * 2 + e] = octavo_element<OctavoReal::f16>((const unsigned char*)&m->b, e);
+      for (int half = 0; half < 2; ++half)
+        a[l / 4 + 8 * half][l % 4 * 2 + e] = octavo_element<OctavoReal::f16>((const unsigned char*)&m->a[half], e);
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      float sum = 0;
+      for (int k = 0; k < 8; ++k) sum += a[row][k] * b[column][k];
+      ((OctavoHalfPart*)lanes[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2] += sum;
+    }
+  }
+}
+OCTAVO_UNCHECKED static inline void octavo_half_part_at(int line, float (&c)[4], unsigned a0, unsigned a1, unsigned b) {
+  OctavoHalfPart m{c, {a0, a1}, b};
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_half_parts_together);
+}
+#define octavo_mma_part_f16(c, a0, a1, b) octavo_half_part_at(__LINE__, c, a0, a1, b)
 OCTAVO_DEVICE unsigned octavo_round_tf32(unsigned v) {
   if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
   return (v & 0x7f800000u) == 0x7f800000u ? v : (v + 0x1000u) & 0xffffe000u;
@@ -302,6 +364,9 @@ OCTAVO_DEVICE int octavo_atomic_next(int* p) {
 }
 OCTAVO_DEVICE void octavo_atomic_max(int* p, int v) {
   atomicMax(p, v);
+}
+OCTAVO_DEVICE int octavo_atomic_exchange(int* p, int v) {
+  return atomicExch(p, v);
 }
 OCTAVO_DEVICE int octavo_read_shared_sum(const int* p) {
   return *p;

@@ -212,7 +212,8 @@ class Loaded {
       const Launch& l = text_.launches[i];
       std::vector<std::uint64_t> values;
       for (const Argument& p : l.arguments) {
-        const std::uint64_t base = p.kind == Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+        const std::uint64_t base = p.kind == Argument::Kind::number     ? 0
+                                   : p.kind == Argument::Kind::buffer   ? buffers[static_cast<std::size_t>(p.index)]
                                    : p.kind == Argument::Kind::constant ? constants_[static_cast<std::size_t>(p.index)]
                                                                         : workspace_;
         values.push_back(base + static_cast<std::uint64_t>(p.offset));

@@ -87,12 +87,37 @@ std::vector<Timed> timed() {
   const auto most = [=](std::int64_t rows, std::int64_t n) {
     return [=](Scene& s) { stage(s, Op::arg_max, ir::ArgMax{1, false, false}, {floats(s, {rows, n})}, {{DType::s64, {rows}}}); };
   };
+  const auto sums = [=](DType type, std::int64_t rows, std::int64_t n) {
+    return [=](Scene& s) {
+      stage(s, Op::cumulate, ir::Cumulate{.axis = 1}, {type == DType::f32 ? floats(s, {rows, n}) : indices(s, {rows, n}, 100)},
+            {{type, {rows, n}}});
+    };
+  };
+  const auto recurrent = [=](ir::CellKind cell, std::int64_t states) {
+    return [=](Scene& s) {
+      ir::Recurrent facts;
+      facts.cell = cell, facts.hidden_size = states;
+      const std::int64_t rows = states * (cell == ir::CellKind::lstm ? 4 : 3);
+      facts.activations = {ir::CellFunction::sigmoid, ir::CellFunction::tanh, ir::CellFunction::tanh};
+      if (cell != ir::CellKind::lstm) facts.activations.pop_back();
+      std::vector<region::TensorRef> in{floats(s, {100, 1, states})};
+      const auto small = [&](const Shape& dims) { in.push_back(s.tensor(DType::f32, dims, BufferKind::input, {}, 0, 0.05F)); };
+      small({1, rows, states}), small({1, rows, states}), small({1, 2 * rows});
+      in.push_back(indices(s, {1}, 1));
+      *reinterpret_cast<std::int64_t*>(s.memory.back().data() + kGuard) = 100;
+      small({1, 1, states}), small({1, 1, states}), small({1, 3 * states});
+      std::vector<std::pair<DType, Shape>> results{{DType::f32, {100, 1, 1, states}}, {DType::f32, {1, 1, states}}};
+      if (cell == ir::CellKind::lstm) results.emplace_back(DType::f32, Shape{1, 1, states});
+      stage(s, Op::recurrent, facts, in, results);
+    };
+  };
   return {
-      {"TopK 300 of 8,400", top_k_family, 40e-6, top(8400, 300)},
-      {"TopK 1,000 of 120,000", top_k_family, 1e-3, top(120000, 1000)},
-      {"ArgMax 1 x 50,257", arg_max_family, 30e-6, most(1, 50257)},
-      {"ArgMax 512 x 512, 21 channels", arg_max_family, 60e-6, most(512 * 512, 21)},
-      {"NonZero 100,000", non_zero_family, 40e-6,
+      {"TopK 300 of 8,400", top_k_family, 10e-6, top(8400, 300)},
+      {"TopK 1,000 of 120,000", top_k_family, 18e-6, top(120000, 1000)},
+      {"TopK 120,000 of 120,000", top_k_family, 60e-6, top(120000, 120000)},
+      {"ArgMax 1 x 50,257", arg_max_family, 8e-6, most(1, 50257)},
+      {"ArgMax 512 x 512, 21 channels", arg_max_family, 20e-6, most(512 * 512, 21)},
+      {"NonZero 100,000", non_zero_family, 8e-6,
        [=](Scene& s) {
          stage(s, Op::non_zero, ir::default_facts(Op::non_zero, 1), {floats(s, {100000})},
                {{DType::s64, {100000}}, {DType::s64, {}}});
@@ -103,7 +128,13 @@ std::vector<Timed> timed() {
          stage(s, Op::scatter, ir::Scatter{.kind = ir::ScatterKind::nd}, {x, indices(s, {100000, 1}, 1000000), updates},
                {{DType::f32, {1000000}}});
        }},
-      {"NonMaxSuppression 8,400, 80", non_max_suppression_family, 3e-3,
+      {"ScatterElements, 100,000 added to 50,000", scatter_family, 25e-6,
+       [=](Scene& s) {
+         auto x = floats(s, {50000}), updates = floats(s, {100000});
+         stage(s, Op::scatter, ir::Scatter{.combine = ir::Combine::add}, {x, indices(s, {100000}, 50000), updates},
+               {{DType::f32, {50000}}});
+       }},
+      {"NonMaxSuppression 8,400, 80", non_max_suppression_family, 150e-6,
        [=](Scene& s) {
          auto boxes = floats(s, {1, 8400, 4}), scores = floats(s, {1, 80, 8400});
          stage(s, Op::non_max_suppression, ir::Suppression{false, 80 * 100},
@@ -118,28 +149,17 @@ std::vector<Timed> timed() {
                {{DType::f32, {1, 256, 64, 64}}});
          s.stage().program = {};
        }},
-      {"CumSum 64 x 512", cumulate_family, 15e-6,
-       [=](Scene& s) {
-         stage(s, Op::cumulate, ir::Cumulate{.axis = 1}, {floats(s, {64, 512})}, {{DType::f32, {64, 512}}});
-       }},
+      {"CumSum 64 x 512", cumulate_family, 4e-6, sums(DType::f32, 64, 512)},
+      {"CumSum 1 x 1,000,000", cumulate_family, 2.8e-3, sums(DType::f32, 1, 1000000)},
+      {"CumSum 1 x 1,000,000 integers", cumulate_family, 15e-6, sums(DType::s64, 1, 1000000)},
       {"DynamicQuantize 128 x 768", dynamic_quantize_family, 6e-6,
        [=](Scene& s) {
          stage(s, Op::dynamic_quantize, ir::default_facts(Op::dynamic_quantize, 2), {floats(s, {128, 768})},
                {{DType::u8, {128, 768}}, {DType::f32, {}}, {DType::u8, {}}});
        }},
-      {"LSTM 100 steps, 256 and 256", recurrent_family, 500e-6,
-       [=](Scene& s) {
-         ir::Recurrent facts;
-         facts.cell = ir::CellKind::lstm, facts.hidden_size = 256;
-         facts.activations = {ir::CellFunction::sigmoid, ir::CellFunction::tanh, ir::CellFunction::tanh};
-         std::vector<region::TensorRef> in{floats(s, {100, 1, 256})};
-         const auto small = [&](const Shape& dims) { in.push_back(s.tensor(DType::f32, dims, BufferKind::input, {}, 0, 0.05F)); };
-         small({1, 1024, 256}), small({1, 1024, 256}), small({1, 2048});
-         in.push_back(indices(s, {1}, 1));
-         *reinterpret_cast<std::int64_t*>(s.memory.back().data() + kGuard) = 100;
-         small({1, 1, 256}), small({1, 1, 256}), small({1, 768});
-         stage(s, Op::recurrent, facts, in, {{DType::f32, {100, 1, 1, 256}}, {DType::f32, {1, 1, 256}}, {DType::f32, {1, 1, 256}}});
-       }},
+      {"LSTM 100 steps, 256 and 256", recurrent_family, 350e-6, recurrent(ir::CellKind::lstm, 256)},
+      {"LSTM 100 steps, 64 and 64", recurrent_family, 80e-6, recurrent(ir::CellKind::lstm, 64)},
+      {"GRU 100 steps, 256 and 256", recurrent_family, 600e-6, recurrent(ir::CellKind::gru, 256)},
   };
 }
 

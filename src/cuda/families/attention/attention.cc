@@ -115,7 +115,6 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
     return is_attention(r) && (r.stages[0].anchor.integer || !product_of_halves(r));
   }
   Result<CodesShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(CodesShape a, codes_shape(r, plan));
     const AttentionTile least{16, 1, 32};
     if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));

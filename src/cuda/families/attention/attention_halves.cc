@@ -444,7 +444,9 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
     return is_attention(r) && product_of_halves(r) && r.stages[0].anchor.inputs[0].dtype == type_;
   }
   Result<HalvesShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+    if (type_ == DType::bf16) {
+      if (auto why = why_no_wide_products(target); !why.empty()) return refuse(std::move(why));
+    }
     OCTAVO_TRY(HalvesShape a, halves_shape(r, plan, type_));
     const HalvesTile least{16, 1, 16};
     if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));

@@ -177,7 +177,6 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
   std::string_view name() const override { return "attention.u8.warps"; }
   bool about(const region::Region& r) const override { return is_attention(r) && r.stages[0].anchor.integer; }
   Result<WarpsShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(WarpsShape a, warps_shape(r, plan));
     const AttentionWarpsTile least{1};
     if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));

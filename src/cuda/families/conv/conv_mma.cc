@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cuda/cost_model.h"
+#include "cuda/families/conv/conv_groups.h"
 #include "cuda/families/conv/conv_kernel.h"
 #include "region/tensor_ref.h"
 
@@ -324,14 +325,21 @@ class ConvMma final : public FamilyOf<ConvProducts, ConvTile> {
 }  // namespace
 
 Result<ConvProducts> match_conv(const region::Region& r, const region::Plan& plan, const Target& target, ConvType type) {
-  if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+  if (type != ConvType::u8s8 && type != ConvType::f16) {
+    if (auto why = why_no_wide_products(target); !why.empty()) return refuse(std::move(why));
+  }
   ConvProducts out;
   OCTAVO_TRY(out.conv, match_one(conv_of(r), plan, type));
   const ConvShape& s = out.conv.shape;
   if (s.groups != 1) {
-    if (s.channels == bytes_of(type) || layouts(out, target).empty())
+    const bool depthwise = s.channels == bytes_of(type), whole = !depthwise && !layouts(out, target).empty();
+    if (!whole && !depthwise) {
+      if (auto padded = with_padded_groups(r, plan, target, type)) return std::move(*padded);
+    }
+    if (!whole)
       return refuse("channels a group", fmt::format("{} to {}", s.channels / bytes_of(type), s.out_channels / s.groups),
-                    type == ConvType::u8s8 ? "groups that tiles hold whole" : "several to a multiple of 16");
+                    type == ConvType::u8s8 ? "groups that tiles hold whole, or a program that reads constants alone"
+                                           : "several to a multiple of 16, or a program that reads constants alone");
   }
   if (r.stages.size() == 1) return out;
   out.forwarded = forwarded_operand(r);

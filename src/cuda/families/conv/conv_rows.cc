@@ -111,7 +111,6 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
     return w.size() == 4 && w[1] * w[3] <= 64 && w[2] * w[3] > 1;
   }
   Result<RowsSetting> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
     RowsSetting out;
     OCTAVO_TRY(out.conv, read_conv(conv_of(r), plan));
     ConvShape& s = out.conv.shape;

@@ -85,7 +85,6 @@ class ConvWindow final : public FamilyOf<ConvSetting, WindowTile> {
   std::string_view name() const override { return "conv.u8s8.window"; }
   bool about(const region::Region& r) const override { return is_windowed(r); }
   Result<ConvSetting> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(ConvSetting conv, read_conv(only(r), plan));
     if (auto why = why_not_windowed(conv.shape, kMostSteps); !why.empty()) return refuse(std::move(why));
     if (auto why = why_not_tile(conv.shape, kLeast, target); !why.empty()) return refuse(std::move(why));

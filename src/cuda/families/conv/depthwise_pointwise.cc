@@ -120,7 +120,6 @@ class DepthwisePointwise final : public FamilyOf<ConvPair, PairTile> {
            std::none_of(second.operands.begin(), second.operands.end(), reads);
   }
   Result<ConvPair> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
     ConvPair s;
     OCTAVO_TRY(s.first, read_depthwise(r.stages[0], plan));
     OCTAVO_TRY(s.second, read_conv(r.stages[1], plan));

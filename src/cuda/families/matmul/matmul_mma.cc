@@ -127,7 +127,9 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
   std::string_view name() const override { return name_; }
   bool about(const region::Region& r) const override { return r.stages.size() == 1 && product_type(r.stages[0]) == type_; }
   Result<ProductShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+    if (type_ != ProductType::u8 && type_ != ProductType::f16) {
+      if (auto why = why_no_wide_products(target); !why.empty()) return refuse(std::move(why));
+    }
     OCTAVO_TRY(ProductShape s, read_product(only(r), plan, type_));
     if (auto why = emit_epilogue(s.tail, epilogue_shape(s, {}), 0).refusal; !why.empty()) return refuse(std::move(why));
     return s;

@@ -1,5 +1,6 @@
 // non_max_suppression: a block for each class of an image takes the box with the largest score, the first of equal ones, and drops what overlaps it, until
-// nothing is left or enough are taken; then the rows of all classes are written one behind the other, and -1 behind them.
+// nothing is left or enough are taken; then the rows of all classes are written one behind the other, and -1 behind them. A thread holds a bit for each of
+// its boxes that may still be taken; while it drops boxes, it finds the best one of those that stay.
 #include "cuda/families/plain/plain.h"
 
 namespace octavo::cuda {
@@ -22,44 +23,66 @@ OCTAVO_DEVICE bool octavo_overlap(const OctavoBox& p, const OctavoBox& q, float 
   if (first <= 0.0f || second <= 0.0f) return false;
   return __fdiv_rn(both, first + second - both) > threshold;
 }
+// The best of all lanes: the largest score, and the lower place of equal ones; a place below 0 is none.
+OCTAVO_DEVICE void octavo_best_of_warp(float& score, int& place) {
+  OCTAVO_UNROLL
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const float v = __int_as_float(octavo_shuffle_xor(__float_as_int(score), mask));
+    const int p = octavo_shuffle_xor(place, mask);
+    if (p < 0 || (place >= 0 && (v < score || (v == score && p > place)))) continue;
+    score = v, place = p;
+  }
+}
 )";
 
-// Scratch memory: how many boxes each class has taken; which ones; a byte for each box of a class that is not 0 while it may be taken.
+// Scratch memory: how many boxes each class has taken; which ones.
 constexpr const char* kNonMaxSuppressionSelect = R"(
-  __shared__ float scores[256];
-  __shared__ int places[256];
-  const int mine = octavo_thread();
+  __shared__ int scores[64], places[64];
+  const int mine = octavo_thread(), lane = mine % 32;
   const long long line = octavo_block(), image = line / kClasses;
   int* const taken = (int*)t.w + kLines + line * kMost;
-  unsigned char* const left = t.w + 4 * (kLines + kLines * kMost) + line * kBoxes;
   const float iou = octavo_x2(t, 0), least = octavo_x3(t, 0);
-  for (int k = mine; k < kBoxes; k += 256) left[k] = octavo_x1(t, line * kBoxes + k) > least ? 1 : 0;
-  int count = 0;
-  for (; count < kMost; ++count) {
-    float score = 0.0f;
-    int place = -1;
-    for (int k = mine; k < kBoxes; k += 256) {
-      if (left[k] == 0) continue;
+  unsigned left[kWords];
+  float score = 0.0f;
+  int place = -1, count = 0;
+  OCTAVO_UNROLL
+  for (int word = 0; word < kWords; ++word) {
+    left[word] = 0;
+    for (int r = 0; r < 32; ++r) {
+      const int k = (32 * word + r) * kBlock + mine;
+      if (k >= kBoxes) break;
       const float v = octavo_x1(t, line * kBoxes + k);
+      if (!(v > least)) continue;
+      left[word] |= 1u << r;
       if (place < 0 || v > score) score = v, place = k;
     }
-    scores[mine] = score, places[mine] = place;
-    for (int half = 128; half > 0; half /= 2) {
-      octavo_barrier();
-      if (mine >= half) continue;
-      const float v = scores[mine + half];
-      const int p = places[mine + half];
-      if (p < 0 || (place >= 0 && (v < score || (v == score && p > place)))) continue;
-      scores[mine] = score = v, places[mine] = place = p;
-    }
+  }
+  for (; count < kMost; ++count) {
+    // Of the warp, then of the warps, in one half of the shared memory while slower warps may still read the other one.
+    const int half = count % 2 * 32;
+    octavo_best_of_warp(score, place);
+    if (lane == 0) scores[half + mine / 32] = __float_as_int(score), places[half + mine / 32] = place;
     octavo_barrier();
-    const int best = places[0];
-    octavo_barrier();
+    float best_score = __int_as_float(scores[half + lane % (kBlock / 32)]);
+    int best = places[half + lane % (kBlock / 32)];
+    octavo_best_of_warp(best_score, best);
     if (best < 0) break;
     if (mine == 0) taken[count] = best;
     const OctavoBox box = octavo_box(t, image * kBoxes + best);
-    for (int k = mine; k < kBoxes; k += 256) {
-      if (left[k] != 0 && (k == best || octavo_overlap(octavo_box(t, image * kBoxes + k), box, iou))) left[k] = 0;
+    place = -1;
+    OCTAVO_UNROLL
+    for (int word = 0; word < kWords; ++word) {
+      if (left[word] == 0) continue;
+      for (int r = 0; r < 32; ++r) {
+        if ((left[word] >> r & 1u) == 0) continue;
+        const int k = (32 * word + r) * kBlock + mine;
+        if (k == best || octavo_overlap(octavo_box(t, image * kBoxes + k), box, iou)) {
+          left[word] &= ~(1u << r);
+          continue;
+        }
+        const float v = octavo_x1(t, line * kBoxes + k);
+        if (place < 0 || v > score) score = v, place = k;
+      }
     }
   }
   if (mine == 0) ((int*)t.w)[line] = count;
@@ -95,14 +118,18 @@ class NonMaxSuppressionFamily final : public PlainFamily {
     const std::int64_t lines = scores[0] * scores[1], most = facts.count / lines;
     if (scores[2] >= (std::int64_t{1} << 30)) return refuse("boxes", scores[2], "less than 2^30");
     PlainText t;
+    int block = 32;
+    while (block < 1024 && block < scores[2]) block *= 2;
     t.functions =
-        fmt::format("constexpr bool kCentre = {};\nconstexpr long long kClasses = {}, kLines = {}, kBoxes = {}, kMost = {};\n",
-                    facts.center_point_box, scores[1], lines, scores[2], most) +
+        fmt::format(
+            "constexpr bool kCentre = {};\nconstexpr long long kClasses = {}, kLines = {}, kBoxes = {}, kMost = {};\nconstexpr int "
+            "kBlock = {}, kWords = {};\n",
+            facts.center_point_box, scores[1], lines, scores[2], most, block, parts(scores[2], 32 * block)) +
         kNonMaxSuppressionFunctions;
-    t.scratch_bytes = 4 * lines * (1 + most) + lines * scores[2];
-    t.passes = {PlainPass{kNonMaxSuppressionSelect, lines * 256, 256, true}, PlainPass{kNonMaxSuppressionWrite, facts.count}};
+    t.scratch_bytes = 4 * lines * (1 + most);
+    t.passes = {PlainPass{kNonMaxSuppressionSelect, lines * block, block, true}, PlainPass{kNonMaxSuppressionWrite, facts.count}};
     t.work = static_cast<double>(lines * most * scores[2]);
-    t.chain = static_cast<double>(most * (scores[2] / 256 + 16));
+    t.chain = static_cast<double>(most * (scores[2] / block + 16));
     return t;
   }
 };

@@ -1,34 +1,44 @@
-// non_zero: the positions of elements that are not 0, zeros behind them, and how many there are. One block: every thread counts in its piece of the
-// elements, the counts are added up, and every thread stores its positions behind those of the threads before it.
+// non_zero: the positions of elements that are not 0, zeros behind them, and how many there are. Blocks count in pieces of the elements; then each adds up
+// what the blocks before it counted, and stores the positions of its piece behind theirs, a thread those of eight neighbouring elements.
 #include "cuda/families/plain/plain.h"
 
 namespace octavo::cuda {
 namespace {
 
-constexpr int kNonZeroThreads = 1024;
+constexpr int kNonZeroThreads = 256, kNonZeroPiece = 8 * kNonZeroThreads;
 
-constexpr const char* kNonZeroBody = R"(
-  __shared__ int counts[1024];
+constexpr const char* kNonZeroCount = R"(
+  __shared__ int held[256];
   const int mine = octavo_thread();
-  const long long piece = (kElements + 1023) / 1024, begin = min(mine * piece, kElements), end = min(begin + piece, kElements);
+  const long long from = octavo_block() * 2048ll;
   int n = 0;
-  for (long long k = begin; k < end; ++k) n += octavo_is_set(t, k) ? 1 : 0;
-  counts[mine] = n;
-  int sum = n;  // of the threads up to this one
-  for (int step = 1; step < 1024; step *= 2) {
-    octavo_barrier();
-    const int before = mine >= step ? counts[mine - step] : 0;
-    octavo_barrier();
-    counts[mine] = sum = sum + before;
+  for (int q = mine; q < 2048; q += 256) n += from + q < kElements && octavo_is_set(t, from + q) ? 1 : 0;
+  n = octavo_scanned(held, n);
+  if (mine == 255) ((int*)t.w)[octavo_block()] = n;
+)";
+
+constexpr const char* kNonZeroWrite = R"(
+  __shared__ int held[256];
+  const int mine = octavo_thread();
+  const long long from = octavo_block() * 2048ll + 8 * mine;
+  int before = 0, all = 0, n = 0;
+  for (int b = mine; b < kPieces; b += 256) {
+    const int count = ((const int*)t.w)[b];
+    all += count;
+    if (b < octavo_block()) before += count;
   }
-  octavo_barrier();
-  const int total = counts[1023];
-  long long to = sum - n;
-  for (long long k = begin; k < end; ++k) {
-    if (octavo_is_set(t, k)) octavo_put0(t, to++, k);
+  octavo_scanned(held, before);
+  long long to = held[255];
+  octavo_scanned(held, all);
+  const int total = held[255];
+  for (int q = 0; q < 8; ++q) n += from + q < kElements && octavo_is_set(t, from + q) ? 1 : 0;
+  to += octavo_scanned(held, n) - n;
+  for (int q = 0; q < 8; ++q) {
+    if (from + q >= kElements) break;
+    if (octavo_is_set(t, from + q)) octavo_put0(t, to++, from + q);
+    if (from + q >= total) octavo_put0(t, from + q, 0);
   }
-  for (long long k = total + mine; k < kElements; k += 1024) octavo_put0(t, k, 0);
-  if (mine == 0) octavo_put1(t, 0, total);
+  if (octavo_block() == 0 && mine == 0) octavo_put1(t, 0, total);
 )";
 
 class NonZeroFamily final : public PlainFamily {
@@ -51,8 +61,13 @@ class NonZeroFamily final : public PlainFamily {
         "constexpr long long kElements = {};\nOCTAVO_DEVICE bool octavo_is_set(const OctavoTensors& t, long long i) "
         "{{ return {}; }}\n",
         x.dims[0], is_set);
-    t.passes = {PlainPass{kNonZeroBody, kNonZeroThreads, kNonZeroThreads, true}};
-    t.chain = 2.0 * static_cast<double>(x.dims[0]) / kNonZeroThreads;
+    const std::int64_t pieces = std::max<std::int64_t>(parts(x.dims[0], kNonZeroPiece), 1);
+    t.functions += fmt::format("constexpr int kPieces = {};\n", pieces) + scan_text("int", kNonZeroThreads, "a + b");
+    t.scratch_bytes = 4 * pieces;
+    const std::int64_t threads = pieces * kNonZeroThreads;
+    t.passes = {PlainPass{kNonZeroCount, threads, kNonZeroThreads, true}, PlainPass{kNonZeroWrite, threads, kNonZeroThreads, true}};
+    t.work = static_cast<double>(x.dims[0]) * 4;
+    t.chain = 32 + static_cast<double>(pieces) / kNonZeroThreads;
     return t;
   }
 };

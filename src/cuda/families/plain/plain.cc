@@ -154,6 +154,24 @@ Result<Line> line_of(const ir::Shape& shape, std::int64_t axis) {
   return l;
 }
 
+std::string scan_text(std::string_view type, int threads, std::string_view join) {
+  return fmt::format(R"(OCTAVO_DEVICE {0} octavo_scanned({0}* held, {0} v) {{
+  const int mine = octavo_thread();
+  octavo_barrier();
+  held[mine] = v;
+  for (int step = 1; step < {1}; step *= 2) {{
+    octavo_barrier();
+    const {0} a = held[mine >= step ? mine - step : 0], b = v;
+    octavo_barrier();
+    if (mine >= step) held[mine] = v = {2};
+  }}
+  octavo_barrier();
+  return v;
+}}
+)",
+                     type, threads, join);
+}
+
 bool PlainFamily::about(const Region& region) const {
   if (!is_single(region)) return false;
   const region::Anchor& a = only(region).anchor;
@@ -196,8 +214,10 @@ Result<PlainKernel> PlainFamily::match(const Region& region, const Plan&, const 
   for (const PlainPass& p : k.text.passes) {
     if (parts(p.threads, p.block) >= (std::int64_t{1} << 31)) return refuse("threads", p.threads, "blocks less than 2^31");
   }
-  k.seconds = seconds_of_a_pass(region) + cost::kLaunch * static_cast<double>(k.text.passes.size()) +
-              k.text.work / cost::kProductsOfElements + k.text.chain * kChain;
+  int launches = 0;
+  for (const PlainPass& p : k.text.passes) launches += p.turns;
+  k.seconds = seconds_of_a_pass(region) + cost::kLaunch * static_cast<double>(launches) + k.text.work / cost::kProductsOfElements +
+              k.text.chain * kChain;
   return k;
 }
 
@@ -224,14 +244,17 @@ Result<KernelText> PlainFamily::emit(const PlainKernel& k, const NoTile&, const 
   for (std::size_t p = 0; p < k.text.passes.size(); ++p) {
     const PlainPass& pass = k.text.passes[p];
     const std::string name = fmt::format("octavo_pass{}", p);
-    text += fmt::format("OCTAVO_KERNEL({}, 1) {}({}) {{\n  octavo_wait_for_previous();\n  const OctavoTensors t{{{}}};\n",
-                        pass.block, name, parameters, fields);
+    text += fmt::format("OCTAVO_KERNEL({}, 1) {}({}{}) {{\n  octavo_wait_for_previous();\n  const OctavoTensors t{{{}}};\n",
+                        pass.block, name, parameters, pass.turns > 1 ? ", int turn" : "", fields);
     if (!pass.whole_blocks)
       text += fmt::format("  const long long i = (long long)octavo_block() * {} + octavo_thread();\n  if (i >= {}ll) return;\n",
                           pass.block, pass.threads);
     text += pass.body + "}\n";
-    launches.push_back(launch_of(name, parts(pass.threads, pass.block), pass.block));
-    launches.back().arguments = arguments;
+    for (int turn = 0; turn < pass.turns; ++turn) {
+      launches.push_back(launch_of(name, parts(pass.threads, pass.block), pass.block));
+      launches.back().arguments = arguments;
+      if (pass.turns > 1) launches.back().arguments.push_back({Argument::Kind::number, 0, turn});
+    }
   }
   if (!programmed) return KernelText{std::move(text), std::move(launches), {}, bytes};
   AnchorText anchor;

@@ -18,12 +18,14 @@
 namespace octavo::cuda {
 
 /// One kernel of an operator. `body` may use `t`, and `i`, a long long from 0 to `threads`; with `whole_blocks` also threads beyond that run, so that they may
-/// meet, and nothing but octavo_block() and octavo_thread() says which they are.
+/// meet, and nothing but octavo_block() and octavo_thread() says which they are. `turns`: it is launched so often, one after the other, and `turn`, an
+/// int, counts them.
 struct PlainPass {
   std::string body;
   std::int64_t threads = 1;
   int block = 256;
   bool whole_blocks = false;
+  int turns = 1;
 };
 
 /// What an operator adds.
@@ -77,6 +79,10 @@ struct Line {
 };
 /// Of dimension `axis` of a shape. Error: `bad_engine`, where the shape has no such dimension.
 [[nodiscard]] Result<Line> line_of(const ir::Shape& shape, std::int64_t axis);
+
+/// `octavo_scanned(held, v)`: of threads of a block, `threads` of them, what `join(a, b)`, an associative expression of two values of `type`, makes of the v of
+/// all threads up to this one. held[threads - 1], of shared memory, is that of the whole block until the threads meet again.
+[[nodiscard]] std::string scan_text(std::string_view type, int threads, std::string_view join);
 
 /// Is the tensor read as floats?
 [[nodiscard]] inline bool reads_floats(const region::TensorRef& x) {

@@ -1,5 +1,7 @@
-// recurrent: RNN, GRU and LSTM. The products of all inputs first, a thread an element; then step by step a block for each direction of each sequence, whose
-// threads share the sums of the gates, and then the elements of the state. The operations are the reference's in their order, so the bits are the same.
+// recurrent: RNN, GRU and LSTM. The weights are turned first, so that neighbouring threads read neighbouring rows; then come the products of all inputs, a
+// thread an element; then the steps. Of small weights, which stay near, a block takes a direction of a sequence, with all steps. Of others the rows are
+// divided among many blocks, and every step is a launch, of a GRU that resets the state before its product two: nothing else lets all blocks wait for each
+// other on every GPU. The operations are the reference's in their order, so the bits are the same.
 #include <algorithm>
 
 #include "cuda/families/float_function.h"
@@ -10,19 +12,41 @@ namespace {
 
 using ir::CellKind;
 
+// Scratch memory: weights W and R, turned; of each direction and sequence two states, c of an LSTM or z of a GRU, and what a GRU keeps of the state; sums of gates,
+// where a block has no room for them; the products of all inputs.
 constexpr const char* kRecurrentFunctions = R"(
 OCTAVO_DEVICE float octavo_clipped(float x) {
   if (kClip > 0.0f) x = octavo_lt(x, -kClip, -kClip, x), x = octavo_lt(kClip, x, kClip, x);
   return x;
 }
-// sum + row `row` of W (of R) of direction d times the input (the state) v.
-OCTAVO_DEVICE float octavo_input(const OctavoTensors& t, int d, int row, long long x, float sum) {
-  for (int k = 0; k < kInputs; ++k) sum = __fmaf_rn(octavo_x1(t, ((long long)d * kRows + row) * kInputs + k), octavo_x0(t, x + k), sum);
+// sum + `count` products of a vector with a row of turned weights, in the order of the elements; reads of weights are under way while others are used.
+template <class Vector>
+OCTAVO_DEVICE float octavo_row(const float* weights, const Vector& v, int count, float sum) {
+  float ahead[2][32];
+  const int whole = count / 32 * 32;
+  if (whole > 0) {
+    OCTAVO_UNROLL
+    for (int q = 0; q < 32; ++q) ahead[0][q] = weights[(long long)q * kRows];
+  }
+  for (int k = 0; k < whole; k += 64) {
+    OCTAVO_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int at = k + 32 * half;
+      if (at >= whole) break;
+      if (at + 32 < whole) {
+        OCTAVO_UNROLL
+        for (int q = 0; q < 32; ++q) ahead[1 - half][q] = weights[(long long)(at + 32 + q) * kRows];
+      }
+      OCTAVO_UNROLL
+      for (int q = 0; q < 32; ++q) sum = __fmaf_rn(ahead[half][q], v(at + q), sum);
+    }
+  }
+  for (int k = whole; k < count; ++k) sum = __fmaf_rn(weights[(long long)k * kRows], v(k), sum);
   return sum;
 }
+// Row `row` of R of direction d times a vector of floats.
 OCTAVO_DEVICE float octavo_state(const OctavoTensors& t, int d, int row, const float* v, float sum) {
-  for (int k = 0; k < kHidden; ++k) sum = __fmaf_rn(octavo_x2(t, ((long long)d * kRows + row) * kHidden + k), v[k], sum);
-  return sum;
+  return octavo_row((const float*)t.w + kTurnedState + (long long)d * kRows * kHidden + row, [&](int k) { return v[k]; }, kHidden, sum);
 }
 OCTAVO_DEVICE float octavo_bias(const OctavoTensors& t, int d, int row, int second) {
   return octavo_x3(t, ((long long)d * 2 + second) * kRows + row);
@@ -30,78 +54,116 @@ OCTAVO_DEVICE float octavo_bias(const OctavoTensors& t, int d, int row, int seco
 OCTAVO_DEVICE float octavo_peephole(const OctavoTensors& t, int d, int row) { return octavo_x7(t, (long long)d * 3 * kHidden + row); }
 )";
 
-// Scratch memory: of each block the state, the next one, two more vectors of this length, and the sums of the gates; then the products of all inputs, of each
-// block and step.
+constexpr const char* kRecurrentTurn = R"(
+  const long long row = i % kRows, k = i / kRows % (kInputs + kHidden), d = i / ((long long)kRows * (kInputs + kHidden));
+  if (k < kInputs)
+    ((float*)t.w)[(d * kInputs + k) * kRows + row] = octavo_x1(t, (d * kRows + row) * kInputs + k);
+  else
+    ((float*)t.w)[kTurnedState + (d * kHidden + k - kInputs) * kRows + row] = octavo_x2(t, (d * kRows + row) * kHidden + k - kInputs);
+)";
+
+// Results of steps that a sequence does not have are 0, and the last state of a sequence without steps is the first one.
+constexpr const char* kRecurrentFirst = R"(
+  if (i < (long long)kSteps * kDirections * kBatch * kHidden) octavo_put0(t, i, 0.0f);
+  if (i >= (long long)kDirections * kBatch * kHidden) return;
+  const long long sequence = i / kHidden, j = i % kHidden, d = sequence / kBatch, n = sequence % kBatch;
+  const long long state = (kBatchFirst ? n * kDirections + d : d * kBatch + n) * kHidden + j;
+  float* const kept = (float*)t.w + kStates + sequence * 4 * kHidden;
+  kept[j] = octavo_x5(t, state), kept[2 * kHidden + j] = octavo_x6(t, state);
+  octavo_put1(t, state, kept[j]), octavo_put2(t, state, kept[2 * kHidden + j]);
+)";
+
 constexpr const char* kRecurrentProducts = R"(
   const long long row = i % kRows, at = i / kRows % kSteps, n = i / ((long long)kRows * kSteps) % kBatch, d = i / ((long long)kRows * kSteps * kBatch);
   const long long x = (kBatchFirst ? n * kSteps + at : at * kBatch + n) * kInputs;
-  ((float*)t.w)[kStates + i] = octavo_input(t, (int)d, (int)row, x, 0.0f);
+  ((float*)t.w)[kProducts + i] = octavo_row((const float*)t.w + d * kRows * kInputs + row, [&](int k) { return octavo_x0(t, x + k); }, kInputs, 0.0f);
 )";
 
+// A block has kUnits elements of the state of one direction of one sequence, with all their gates.
 // `first`: c of an LSTM, z of a GRU; `second`: what a GRU keeps of the state.
 constexpr const char* kRecurrentBegin = R"(
-  const int mine = octavo_thread(), d = octavo_block() / kBatch, n = octavo_block() % kBatch;
-  float* h = (float*)t.w + (long long)octavo_block() * (4 * kHidden + kRows);
-  float* next = h + kHidden;
-  float *const first = h + 2 * kHidden, *const second = h + 3 * kHidden, *const sums = h + 4 * kHidden;
+  __shared__ float near_state[kNearState], near_sums[kNearSums];
+  const int mine = octavo_thread(), sequence = octavo_block() / kParts, d = sequence / kBatch, n = sequence % kBatch;
+  const int from = octavo_block() % kParts * kUnits;
+  float* const kept = (float*)t.w + kStates + (long long)sequence * 4 * kHidden;
+  float *const first = kept + 2 * kHidden, *const second = kept + 3 * kHidden;
+  float* const sums = kNearSums > 1 ? near_sums : (float*)t.w + kSums + (long long)octavo_block() * kUnits * kGates;
   const bool back = kReverse || d == 1;
   const long long state = (kBatchFirst ? (long long)n * kDirections + d : (long long)d * kBatch + n) * kHidden;
   const long long given = octavo_x4(t, n), length = given < 0 ? 0 : given > kSteps ? kSteps : given;
-  for (int j = mine; j < kHidden; j += kBlock) h[j] = octavo_x5(t, state + j), first[j] = octavo_x6(t, state + j);
-  octavo_barrier();
-  for (long long step = 0; step < length; ++step) {
+)";
+constexpr const char* kRecurrentStep = R"(
     const long long at = back ? length - 1 - step : step;
-    const float* const products = (const float*)t.w + kStates + ((long long)octavo_block() * kSteps + at) * kRows;
+    const float* const products = (const float*)t.w + kProducts + ((long long)sequence * kSteps + at) * kRows;
     const long long y = (kBatchFirst ? (n * (long long)kSteps + at) * kDirections + d : (at * kDirections + d) * kBatch + n) * kHidden;
-    for (int row = mine; row < kSummed; row += kBlock) {
-      sums[row] = kApart && row >= 2 * kHidden
-                      ? octavo_state(t, d, row, h, 0.0f) + octavo_bias(t, d, row, 1)
-                      : octavo_state(t, d, row, h, products[row]) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
+    const float* h = kept + step % 2 * kHidden;
+    float* const next = kept + (1 - step % 2) * kHidden;
+    (void)y, (void)products, (void)next;
+)";
+// A copy of the state, or of what stands for it, in shared memory.
+constexpr const char* kRecurrentNear = R"(
+    const float* v = {of};
+    if (kNearState > 1) {{
+      for (int j = mine; j < kHidden; j += kBlock) near_state[j] = v[j];
+      v = near_state;
+    }}
+    octavo_barrier();
+)";
+constexpr const char* kRecurrentSums = R"(
+    for (int q = mine; q < kUnits * kSummed; q += kBlock) {
+      const int row = q / kUnits * kHidden + from + q % kUnits;
+      if (from + q % kUnits >= kHidden) continue;
+      sums[q] = kApart && row >= 2 * kHidden ? octavo_state(t, d, row, v, 0.0f) + octavo_bias(t, d, row, 1)
+                                             : octavo_state(t, d, row, v, products[row]) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
     }
     octavo_barrier();
+)";
+constexpr const char* kRecurrentUnits = R"(
+    for (int u = mine; u < kUnits && from + u < kHidden; u += kBlock) {
+      const int j = from + u;
 )";
 
 constexpr const char* kRecurrentRnn = R"(
-    for (int j = mine; j < kHidden; j += kBlock) next[j] = octavo_act0(d, octavo_clipped(sums[j]));
+      next[j] = octavo_act0(d, octavo_clipped(sums[u]));
 )";
 
-constexpr const char* kRecurrentGru = R"(
-    for (int j = mine; j < kHidden; j += kBlock) {
-      first[j] = octavo_act0(d, octavo_clipped(sums[j]));
-      const float reset = octavo_act0(d, octavo_clipped(sums[kHidden + j]));
-      second[j] = kApart ? reset : reset * h[j];
+constexpr const char* kRecurrentGates = R"(
+      first[j] = octavo_act0(d, octavo_clipped(sums[u]));
+      second[j] = octavo_act0(d, octavo_clipped(sums[kUnits + u])) * h[j];
     }
-    octavo_barrier();
-    for (int j = mine; j < kHidden; j += kBlock) {
-      const int row = 2 * kHidden + j;
-      const float s = kApart ? products[row] + second[j] * sums[row] + octavo_bias(t, d, row, 0)
-                             : octavo_state(t, d, row, second, products[row]) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
+)";
+constexpr const char* kRecurrentCandidate = R"(
+    for (int u = mine; u < kUnits && from + u < kHidden; u += kBlock) {
+      const int j = from + u, row = 2 * kHidden + j;
+      const float s = octavo_state(t, d, row, v, products[row]) + octavo_bias(t, d, row, 0) + octavo_bias(t, d, row, 1);
       const float candidate = octavo_act1(d, octavo_clipped(s));
       next[j] = (1.0f - first[j]) * candidate + first[j] * h[j];
-    }
+)";
+constexpr const char* kRecurrentApart = R"(
+      const int row = 2 * kHidden + j;
+      const float z = octavo_act0(d, octavo_clipped(sums[u])), reset = octavo_act0(d, octavo_clipped(sums[kUnits + u]));
+      first[j] = z;
+      const float s = products[row] + reset * sums[2 * kUnits + u] + octavo_bias(t, d, row, 0);
+      const float candidate = octavo_act1(d, octavo_clipped(s));
+      next[j] = (1.0f - z) * candidate + z * h[j];
 )";
 
 // Peepholes are added in front of the clipping.
 constexpr const char* kRecurrentLstm = R"(
-    for (int j = mine; j < kHidden; j += kBlock) {
       const float c = first[j];
-      const float i = octavo_act0(d, octavo_clipped(sums[j] + octavo_peephole(t, d, j) * c));
-      const float f = kInputForget ? 1.0f - i : octavo_act0(d, octavo_clipped(sums[2 * kHidden + j] + octavo_peephole(t, d, 2 * kHidden + j) * c));
-      const float g = octavo_act1(d, octavo_clipped(sums[3 * kHidden + j]));
+      const float i = octavo_act0(d, octavo_clipped(sums[u] + octavo_peephole(t, d, j) * c));
+      const float f = kInputForget ? 1.0f - i : octavo_act0(d, octavo_clipped(sums[2 * kUnits + u] + octavo_peephole(t, d, 2 * kHidden + j) * c));
+      const float g = octavo_act1(d, octavo_clipped(sums[3 * kUnits + u]));
       const float state_of = f * c + i * g;
-      const float o = octavo_act0(d, octavo_clipped(sums[kHidden + j] + octavo_peephole(t, d, kHidden + j) * state_of));
+      const float o = octavo_act0(d, octavo_clipped(sums[kUnits + u] + octavo_peephole(t, d, kHidden + j) * state_of));
       next[j] = o * octavo_act2(d, state_of);
       first[j] = state_of;
-    }
 )";
 
 constexpr const char* kRecurrentEnd = R"(
-    octavo_barrier();
-    float* const old = h;
-    h = next, next = old;
-    for (int j = mine; j < kHidden; j += kBlock) octavo_put0(t, y + j, h[j]);
-  }
-  for (int j = mine; j < kHidden; j += kBlock) octavo_put1(t, state + j, h[j]), octavo_put2(t, state + j, first[j]);
+      octavo_put0(t, y + j, next[j]);
+      if (step == length - 1) octavo_put1(t, state + j, next[j]), octavo_put2(t, state + j, first[j]);
+    }
 )";
 
 int functions_of(CellKind kind) {
@@ -150,20 +212,25 @@ class RecurrentFamily final : public PlainFamily {
     const std::int64_t rows = gates_of(facts.cell) * z.hidden, blocks = z.directions * z.batch;
     // The products of a GRU's candidate with the state apart from those with the input; or after the others.
     const bool gru = facts.cell == CellKind::gru, apart = gru && facts.linear_before_reset;
-    const PlainPass zero{"  octavo_put0(t, i, 0.0f);\n", z.steps * blocks * z.hidden},
-        products{kRecurrentProducts, blocks * z.steps * rows};
-    PlainPass run;
-    run.whole_blocks = true;
-    run.block = static_cast<int>(std::min<std::int64_t>(up(rows, 32), 1024));
-    run.threads = blocks * run.block;
+    const bool two = gru && !apart;
+    // Weights that stay in the first cache of a multiprocessor, and more steps than launches should be: a block has all steps.
+    constexpr std::int64_t kNearWeights = 192 * 1024, kMostLaunches = 4096, kNearFloats = 4096;
+    const bool whole = 4 * rows * z.hidden <= kNearWeights || z.steps * (two ? 2 : 1) > kMostLaunches;
+    const std::int64_t summed = gates_of(facts.cell) - (two ? 1 : 0);
+    const std::int64_t units = whole ? z.hidden : facts.cell == CellKind::lstm ? 8 : 16, divided = parts(z.hidden, units);
+    const std::int64_t inputs = z.directions * rows * z.inputs, turned = inputs + z.directions * rows * z.hidden;
+    const std::int64_t states = turned + blocks * 4 * z.hidden, sums = states + blocks * divided * units * gates_of(facts.cell);
+    const auto block = static_cast<int>(std::min<std::int64_t>(up(units * summed, 32), 1024));
     PlainText t;
     t.functions = fmt::format(
         "constexpr int kBlock = {}, kSteps = {}, kBatch = {}, kInputs = {}, kHidden = {}, kDirections = {}, kRows = {}, kSummed = "
-        "{};\n"
-        "constexpr long long kStates = {};\nconstexpr bool kBatchFirst = {}, kReverse = {}, kApart = {}, kInputForget = "
-        "{};\n#define kClip {}\n",
-        run.block, z.steps, z.batch, z.inputs, z.hidden, z.directions, rows, gru && !apart ? 2 * z.hidden : rows,
-        blocks * (4 * z.hidden + rows), facts.layout, facts.direction == ir::Direction::reverse, apart, facts.input_forget,
+        "{}, kUnits = {}, kParts = {}, kGates = {}, kNearState = {}, kNearSums = {};\n"
+        "constexpr long long kTurnedState = {}, kStates = {}, kSums = {}, kProducts = {};\nconstexpr bool kBatchFirst = {}, "
+        "kReverse = {}, "
+        "kApart = {}, kInputForget = {};\n#define kClip {}\n",
+        block, z.steps, z.batch, z.inputs, z.hidden, z.directions, rows, summed, units, divided, gates_of(facts.cell),
+        z.hidden <= kNearFloats ? z.hidden : 1, units * summed <= kNearFloats ? std::max<std::int64_t>(units * summed, 2) : 1,
+        inputs, turned, states, sums, facts.layout, facts.direction == ir::Direction::reverse, apart, facts.input_forget,
         float_text(static_cast<float>(facts.clip)));
     t.functions += kRecurrentFunctions;
     for (int f = 0; f < functions; ++f) {
@@ -174,12 +241,36 @@ class RecurrentFamily final : public PlainFamily {
           "octavo_act{0}_0(x); }}\n",
           f, z.directions - 1);
     }
-    const char* cell = facts.cell == CellKind::lstm ? kRecurrentLstm : facts.cell == CellKind::gru ? kRecurrentGru : kRecurrentRnn;
-    run.body = std::string(kRecurrentBegin) + cell + kRecurrentEnd;
-    t.scratch_bytes = 4 * blocks * (4 * z.hidden + rows + z.steps * rows);
-    t.passes = {zero, products, run};
-    t.work = static_cast<double>(blocks * z.steps * rows * z.inputs);
-    t.chain = static_cast<double>(z.steps * z.hidden * ((rows + run.block - 1) / run.block + (gru && !apart ? 1 : 0)));
+    const std::string near_state = fmt::format(kRecurrentNear, fmt::arg("of", "h"));
+    const std::string near_reset = fmt::format(kRecurrentNear, fmt::arg("of", "second"));
+    const char* cell = facts.cell == CellKind::lstm ? kRecurrentLstm : gru ? kRecurrentApart : kRecurrentRnn;
+    // The step, or both parts of it, with a barrier where all threads of a block have it between them.
+    std::vector<std::string> steps{near_state + kRecurrentSums + kRecurrentUnits};
+    if (two) {
+      steps[0] += kRecurrentGates;
+      steps.push_back(near_reset + kRecurrentCandidate + kRecurrentEnd);
+    } else {
+      steps[0] += std::string(cell) + kRecurrentEnd;
+    }
+    const PlainPass turn{kRecurrentTurn, z.directions * rows * (z.inputs + z.hidden)};
+    const PlainPass first{kRecurrentFirst, std::max<std::int64_t>(z.steps, 1) * blocks * z.hidden};
+    const PlainPass products{kRecurrentProducts, blocks * z.steps * rows};
+    t.passes = {turn, first, products};
+    PlainPass run{"", blocks * divided * block, block, true};
+    if (whole) {
+      run.body = std::string(kRecurrentBegin) + "  for (long long step = 0; step < length; ++step) {\n" + kRecurrentStep +
+                 "    {\n" + steps[0] + "    }\n    octavo_barrier();\n" +
+                 (two ? "    {\n" + steps[1] + "    }\n    octavo_barrier();\n" : "") + "  }\n";
+    } else {
+      run.turns = static_cast<int>(z.steps * (two ? 2 : 1));
+      run.body = std::string(run.turns == 1 ? "  constexpr int turn = 0;\n" : "") + kRecurrentBegin +
+                 fmt::format("  const long long step = turn / {};\n  if (step >= length) return;\n", two ? 2 : 1) + kRecurrentStep;
+      run.body += two ? "    if (turn % 2 == 0) {\n" + steps[0] + "    } else {\n" + steps[1] + "    }\n" : steps[0];
+    }
+    if (z.steps > 0) t.passes.push_back(run);
+    t.scratch_bytes = 4 * (sums + blocks * z.steps * rows);
+    t.work = static_cast<double>(blocks * z.steps * rows * (z.inputs + z.hidden));
+    t.chain = static_cast<double>(z.steps * z.hidden) / 16;
     return t;
   }
 

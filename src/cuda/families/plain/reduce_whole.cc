@@ -1,4 +1,4 @@
-// reduce.whole: sum, product, maximum and minimum of integers over any dimensions, in 64 bits, wrapped into the type. A warp a result.
+// reduce.whole: sum, product, maximum and minimum of integers over any dimensions, in 64 bits, wrapped into the type. A block a result.
 #include "cuda/families/plain/plain.h"
 
 namespace octavo::cuda {
@@ -7,17 +7,18 @@ namespace {
 using ir::Op;
 
 constexpr const char* kReduceWholeBody = R"(
-  __shared__ long long parts[32];
+  __shared__ long long parts[kBlock];
   const int mine = octavo_thread();
   long long rest = octavo_block(), base = 0;
   octavo_first(rest, base);
   long long sum = kStart;
-  for (long long k = mine; k < kCount; k += 32) sum = octavo_folded(sum, octavo_x0(t, base + octavo_step(k)));
+  for (long long k = mine; k < kCount; k += kBlock) sum = octavo_folded(sum, octavo_x0(t, base + octavo_step(k)));
   parts[mine] = sum;
-  octavo_barrier();
-  if (mine != 0) return;
-  for (int k = 1; k < 32; ++k) sum = octavo_folded(sum, parts[k]);
-  octavo_put0(t, octavo_block(), sum);
+  for (int half = kBlock / 2; half > 0; half /= 2) {
+    octavo_barrier();
+    if (mine < half) parts[mine] = sum = octavo_folded(sum, parts[mine + half]);
+  }
+  if (mine == 0) octavo_put0(t, octavo_block(), sum);
 )";
 
 class ReduceWholeFamily final : public PlainFamily {
@@ -53,14 +54,17 @@ class ReduceWholeFamily final : public PlainFamily {
     }
     const auto [start, folded] = fold_of(s.anchor.op);
     PlainText t;
+    int block = 32;
+    while (block < 1024 && block * 8 < count) block *= 2;
     t.functions = fmt::format(
-        "constexpr long long kCount = {}, kStart = {};\nOCTAVO_DEVICE void octavo_first(long long rest, long long& at) {{\n{}}}\n"
+        "constexpr int kBlock = {};\nconstexpr long long kCount = {}, kStart = {};\nOCTAVO_DEVICE void octavo_first(long long "
+        "rest, long long& at) {{\n{}}}\n"
         "OCTAVO_DEVICE long long octavo_step(long long rest) {{\n  long long at = 0;\n{}  return at;\n}}\n"
         "OCTAVO_DEVICE long long octavo_folded(long long a, long long b) {{ return {}; }}\n",
-        count, start, kept, along, folded);
-    t.passes = {PlainPass{kReduceWholeBody, results * 32, 32, true}};
+        block, count, start, kept, along, folded);
+    t.passes = {PlainPass{kReduceWholeBody, results * block, block, true}};
     t.work = static_cast<double>(ir::count(x.dims));
-    t.chain = static_cast<double>(count) / 32;
+    t.chain = static_cast<double>(count) / block;
     return t;
   }
 

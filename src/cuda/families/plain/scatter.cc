@@ -1,6 +1,7 @@
 // scatter: ScatterElements and ScatterND. A copy of the data, then a thread an updated element. Where several updates have one target, the reference takes
 // them in their order: a table says for each target which update is the last one (the first one, where updates are combined, which then takes the others in
-// order), and how many there are.
+// order), and how many there are. The others are found by the chain of a target's updates, which is in no order and is gone through for each of them; or, where
+// they are many, among all updates.
 #include "cuda/families/plain/plain.h"
 
 namespace octavo::cuda {
@@ -95,20 +96,28 @@ class ScatterFamily final : public PlainFamily {
     };
     PlainText t;
     t.functions = to.text;
-    t.scratch_bytes = 8 * std::max<std::int64_t>(to.rows, 1);
-    const std::string table = fmt::format("  int* const chosen = (int*)t.w;\n  int* const meeting = chosen + {}ll;\n", to.rows);
+    // `ends`: one more than the update at a target's end of the chain, 0: none; `before`: the same of the update before.
+    t.scratch_bytes = 12 * std::max<std::int64_t>(to.rows, 1) + 4 * to.units;
+    const std::string table = fmt::format(
+        "  int *const chosen = (int*)t.w, *const meeting = chosen + {0}ll, *const ends = meeting + {0}ll, *const before = ends + "
+        "{0}ll;\n"
+        "  (void)ends, (void)before;\n",
+        to.rows);
     PlainPass copy, choose, write;
     copy.threads = ir::count(x.dims);
-    copy.body = table + fmt::format("  {}\n  if (i < {}ll) chosen[i] = meeting[i] = 0;\n", move(0, "i", "i"), to.rows);
+    copy.body = table + fmt::format("  {}\n  if (i < {}ll) chosen[i] = meeting[i] = ends[i] = 0;\n", move(0, "i", "i"), to.rows);
     t.passes = {copy};
     if (to.units == 0 || to.rows == 0) return t;
     choose.threads = to.units;
-    choose.body = table + fmt::format(R"(  const long long row = octavo_row(t, i);
+    choose.body =
+        table + fmt::format(R"(  const long long row = octavo_row(t, i);
   if (row < 0) return;
   octavo_atomic_max(chosen + row, (int)({}));
   octavo_atomic_add(meeting + row, 1);
+{}
 )",
-                                      how == Combine::none ? "i + 1" : "kUnits - i");
+                            how == Combine::none ? "i + 1" : "kUnits - i",
+                            how == Combine::none ? "" : "  before[i] = octavo_atomic_exchange(ends + row, (int)(i + 1));");
     write.threads = to.units * to.inner;
     write.body =
         table +
@@ -120,7 +129,15 @@ class ScatterFamily final : public PlainFamily {
                                  real ? "float" : "long long", combined(how, real, x.dtype));
       write.body += fmt::format(R"(  if (chosen[row] != (int)(kUnits - u)) return;
   {} v = octavo_combined(octavo_x0(t, to), octavo_x2(t, i));
-  int left = meeting[row] - 1;
+  long long left = meeting[row] - 1, last = u;
+  if (left * left * 8 < kUnits - u) {{
+    for (; left > 0; --left) {{
+      long long next = kUnits;
+      for (long long q = ends[row]; q > 0; q = before[q - 1]) next = q - 1 > last && q - 1 < next ? q - 1 : next;
+      v = octavo_combined(v, octavo_x2(t, next * kInner + i % kInner));
+      last = next;
+    }}
+  }}
   for (long long q = u + 1; left > 0; ++q) {{
     if (octavo_row(t, q) != row) continue;
     v = octavo_combined(v, octavo_x2(t, q * kInner + i % kInner));
