@@ -97,7 +97,9 @@ std::optional<int> dim_of_input(const Stage& s, std::size_t input, int k) {
     case Op::roi_align:
       if (k != 0) return std::nullopt;
       return input == 0 ? kAll : 0;
-    case Op::non_zero: return input == 0 ? k : kAll;
+    case Op::non_zero:  // what its operand says, not what readers of its results need (searches_counted)
+      if (a.inputs.size() != 2) return std::nullopt;
+      return input == 0 ? k : kAll;
     default: return std::nullopt;
   }
 }
@@ -164,6 +166,8 @@ std::vector<std::int64_t> counted_extents(std::int64_t room) {
 }
 
 std::optional<std::vector<int>> counted_dims(const Region& r, const std::vector<std::size_t>& results) {
+  if (std::any_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return s.anchor.op == Op::non_zero; }))
+    return std::nullopt;
   constexpr int kUnknown = -2;
   std::vector<int> dims(r.stages.size(), kUnknown);
   std::int64_t room = -1;
