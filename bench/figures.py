@@ -11,6 +11,8 @@ The ratio of a row: of each round the fastest other engine's time / Octavo's; it
 ratios the k-th least and the k-th greatest, with the greatest k for which the median of the distribution lies between them in 95 of 100 cases (order statistics: the number of ratios
 below the median is binomial). That takes six rounds; with fewer there is no interval, and nothing is said to be ahead.
 
+A record may be of another kind ("kind"): its rows are not rounds of engines, and bench/figures_open.py makes its table.
+
 usage: figures.py page FILE.md...     writes the tables of these pages again
        figures.py check [FILE.md...]  exit status 1 if a table is not what its records say (default: all pages)
 """
@@ -27,6 +29,7 @@ import statistics
 import subprocess
 import sys
 
+import figures_open
 from peer import NAMES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -75,11 +78,11 @@ def steady_rounds(times, limit):
     return [i for i in rounds if all(i >= len(v) or v[i] <= limit * min(v) for v in times.values())]
 
 
-def record(results, tables, steady=None):
-    """The record of {title: {row: {engine: [milliseconds]}}}."""
+def record(results, tables, steady=None, kind=None):
+    """The record of {title: {row: {engine: [milliseconds]}}}; of another kind than rounds: of what that has (bench/figures_open.py)."""
     if "provenance" not in results:
         raise Mistake("the results do not say which binary they are of: measure again with this version of the script")
-    found = {"format": 1, **results["provenance"], "date": str(datetime.date.today()), "steady": steady, "tables": tables}
+    found = {"format": 1, **results["provenance"], "date": str(datetime.date.today()), "steady": steady, **({"kind": kind} if kind else {}), "tables": tables}
     validate(found)
     return found
 
@@ -88,7 +91,9 @@ def validate(found):
     for key in (*SAME, "command", "date"):
         if not found.get(key):
             raise Mistake(f'the record has no "{key}"' + ("; outside of a git checkout set OCTAVO_COMMIT" if key == "commit" else ""))
-    for title, rows in found["tables"].items():
+    if found.get("kind") is not None and found["kind"] not in figures_open.KINDS:
+        raise Mistake(f'a record of kind "{found["kind"]}"')
+    for title, rows in found["tables"].items() if found.get("kind") is None else ():
         counts = {len(v): f"{row}, {engine}" for row, times in rows.items() for engine, v in times.items()}
         if len(counts) > 1:
             raise Mistake(f'table "{title}": ' + ", ".join(f"{n} rounds of {who}" for n, who in sorted(counts.items()))
@@ -135,9 +140,11 @@ def table(records, title=None):
     """Markdown of one table of these records, and a line that says what it is of."""
     for found in records:
         validate(found)
-        for key in SAME:
-            if found[key] != records[0][key]:
-                raise Mistake(f'one table mixes {key} "{records[0][key]}" and "{found[key]}": make two tables, or measure all rows with one binary')
+        for key in (*SAME, "kind"):
+            if found.get(key) != records[0].get(key):
+                raise Mistake(f'one table mixes {key} "{records[0].get(key)}" and "{found.get(key)}": make two tables, or measure all rows with one binary')
+    if kind := records[0].get("kind"):
+        return table_of_kind(records, kind, title)
     rows, lines, left_out, rounds = {}, [], 0, set()
     for found in records:
         title = title or next(iter(found["tables"]))
@@ -163,6 +170,21 @@ def table(records, title=None):
             "in brackets the 95 % interval of the median ratio (order statistics).*")
     head = ["", *(f"{(NAMES | OURS).get(e, e)}, ms" for e in engines), *(["float32 ÷ Octavo"] if "float32" in engines else []), "fastest other ÷ Octavo"]
     return "\n".join([note, "", "| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|", *lines]) + "\n"
+
+
+def table_of_kind(records, kind, title):
+    rows = {}
+    for found in records:
+        for row, of in found["tables"].get(title or next(iter(found["tables"])), {}).items():
+            if row in rows:
+                raise Mistake(f'row "{row}" stands in two records of one table')
+            rows[row] = of
+    if not rows:
+        raise Mistake(f'no record has a table "{title}"')
+    text, said = figures_open.table(kind, rows)
+    first = records[0]
+    commands = ", ".join(f"`{c}`" for c in dict.fromkeys(r["command"] for r in records))
+    return f"*Commit {first['commit']}, binary {first['binary']}, {first['machine']}, {first['date']}: {commands}; {said}.*\n\n{text}\n"
 
 
 def blocks(path):

@@ -1,20 +1,25 @@
 """What the first run of a new shape costs, and how its plan compares with an engine that was built for exactly that shape.
 
-usage: first_run.py [--networks mobilenet resnet50 encoder] [--shapes N] [--exact N] [--threads N] [--effort N] [--work DIR]
+usage: first_run.py [--networks mobilenet resnet50 encoder] [--shapes N] [--exact N] [--threads N] [--effort N] [--caches empty full] [--work DIR] [--record NAME]
 
 An open engine is built and tuned for a few shapes (asked for, and not counted). Then every other shape runs once, which is the first run, and ten times again. For each network: the
 time of the first run minus the median of later ones (median and worst), and the same of the processor time of all threads, which other processes on the machine change little; whether anything was timed in a run; and for --exact of the shapes the time of these runs against an engine that was
-built for the shape alone, in turn (geometric mean and worst), and whether the outputs are equal bit for bit. The timing cache is a file in DIR: remove it for an empty one.
+built for the shape alone, in turn (geometric mean and worst), and whether the outputs are equal bit for bit. The timing cache is a file in DIR for each network: --caches empty removes it before
+the engine is built, full takes what the round before left there. --record: docs/lab/records/NAME.json, from which bench/figures.py makes the table of docs/lab/new-shapes.md.
 """
 import argparse
 import math
 import pathlib
 import statistics
+import sys
 import time
 
 import numpy as np
 
 import octavo
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import figures
 
 
 def encoder(path, layers=12, n=768, heads=12, words=30522, positions=512, inner=3072):
@@ -99,21 +104,31 @@ def both(call, runs):
     return [list(t) for t in zip(*times)]
 
 
-def measure(name, model, tuned, shapes, profiles, inputs, args):
-    cache = str(args.work / "timing.txt")
+def measure(name, model, tuned, shapes, profiles, inputs, args, state):
+    """What a record has of it (bench/figures_open.py)."""
+    file = args.work / f"timing-{name}.txt"
+    if state == "empty":
+        file.unlink(missing_ok=True)
+    elif not file.exists():
+        raise SystemExit(f"{file} is missing: a full cache is what a round with --caches empty leaves")
+    cache = str(file)
     options = {"effort": args.effort, "threads": args.threads, "timing_cache": cache}
     start = time.perf_counter()
     engine = octavo.build(model, profiles=profiles, **options)
     octavo.tune(engine, *tuned)
-    print(f"{name}: built and tuned for {len(tuned)} shapes in {time.perf_counter() - start:.1f} s", flush=True)
+    print(f"{name}, {state} cache: built and tuned for {len(tuned)} shapes in {time.perf_counter() - start:.1f} s", flush=True)
     rng = np.random.default_rng(7)
     costs, engines = [], engine._builds
     outputs = {}
+    found = {"shapes": [], "first": [], "later": [], "first_processors": [], "later_processors": [], "beside": {}, "equal": 0}
     for number, shape in enumerate(shapes):
         data = inputs(shape, rng)
         (first,), (first_spent,) = both(lambda: engine.run(data), 1)
         later, later_spent = map(statistics.median, both(lambda: engine.run(data), args.later))
         costs.append((first - later, shape, first_spent - later_spent))
+        found["shapes"].append(" × ".join(map(str, shape)))
+        for key, value in (("first", first), ("later", later), ("first_processors", first_spent), ("later_processors", later_spent)):
+            found[key].append(round(value * 1e3, 3))
         if args.verbose:
             print(f"  {shape}: first {first * 1e3:.1f} ms, later {later * 1e3:.2f} ms; processors {first_spent * 1e3:.1f} and {later_spent * 1e3:.2f} ms", flush=True)
         if number < args.exact:
@@ -133,11 +148,14 @@ def measure(name, model, tuned, shapes, profiles, inputs, args):
             a += seconds(lambda: mine.run(data), 1)
             b += seconds(lambda: own.run(data), 1)
         ratios.append(statistics.median(a) / statistics.median(b))
+        found["beside"][found["shapes"][number]] = [round(x / y, 4) for x, y in zip(a, b)]
         if args.verbose:
             print(f"  {shapes[number]}: {ratios[-1]:.3f} of the engine for this shape alone", flush=True)
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         print(f"{name}: against engines for the shape alone: geometric mean {mean:.3f}, worst {max(ratios):.3f}; outputs equal in {equal} of {len(outputs)}", flush=True)
+    found["equal"] = equal
+    return found
 
 
 def main():
@@ -150,12 +168,16 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--effort", type=int, default=2)
     parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--caches", nargs="+", choices=("empty", "full"), default=["empty"], help="of times, in turn")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("first-run"))
+    figures.add_option(parser)
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     given = dict(pair.split("=", 1) for pair in args.model)
-    for name in args.networks or [*given, "encoder"]:
+    results, rows = {}, {}
+    figures.claim(results, octavo._octavo.__file__)
+    for name, state in [(n, c) for n in args.networks or [*given, "encoder"] for c in args.caches]:
         if name != "encoder" and name not in given:
             parser.error(f"--networks {name}: its file is missing; give --model {name}=FILE")
         if name == "encoder":
@@ -166,7 +188,8 @@ def main():
             drawn = [(int(rng.integers(1, 9)), int(rng.integers(1, 513))) for _ in range(args.shapes)]
             tuned = [{"ids": s, "mask": s} for s in ((1, 128), (4, 32), (4, 256))]
             profiles = {k: ((1, 1), (1, 128), (8, 512)) for k in ("ids", "mask")}
-            measure(name, path, tuned[1:], drawn, profiles, texts, args)
+            rows[f"{name}, {state}"] = measure(name, path, tuned[1:], drawn, profiles, texts, args, state)
+            keep(results, rows, args)
             continue
         path = given[name]
         plain = octavo.build(path, effort=0)
@@ -175,8 +198,15 @@ def main():
         tuned = [{info["name"]: (n, *rest)} for n in (1, 2, 8, 32)]
         profiles = {info["name"]: ((1, *rest), (1, *rest), (32, *rest))}
         order = [int(n) for n in np.random.default_rng(5).permutation(np.arange(1, 33))]
-        measure(name, path, tuned[1:], [(n, *rest) for n in order], profiles,
-                lambda shape, rng, key=info["name"]: {key: rng.standard_normal(shape, dtype=np.float32)}, args)
+        rows[f"{name}, {state}"] = measure(name, path, tuned[1:], [(n, *rest) for n in order], profiles,
+                                           lambda shape, rng, key=info["name"]: {key: rng.standard_normal(shape, dtype=np.float32)}, args, state)
+        keep(results, rows, args)
+
+
+def keep(results, rows, args):
+    """After each row: a run may be ended before its last one."""
+    if args.record:
+        figures.save(figures.record(results, {"first runs": rows}, kind="first runs"), args.record)
 
 
 if __name__ == "__main__":

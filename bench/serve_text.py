@@ -5,6 +5,7 @@ usage: serve_text.py [MODEL] [--requests N] [--most LENGTH] [--clients N] [--set
 MODEL: an ONNX model or an engine file with two inputs (ids, mask) of int64 [batch, length]; without it an encoder with seeded weights is written (bench/first_run.py). Each client keeps
 one request under way over HTTP. Requests that began in the first --settle seconds are not counted. A class is an eighth of the lengths. For each class: requests, median, the slowest, and
 its ratio to the median; the exit code is 1 where a ratio is above --factor. --runtime onnxruntime: ONNX Runtime behind the same server, with the same number of threads.
+--record: docs/lab/records/NAME.json, from which bench/figures.py makes the table of docs/lab/new-shapes.md: each runtime has a record of its own.
 Needs what requirements-serving.txt lists.
 """
 import argparse
@@ -22,6 +23,8 @@ import time
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import figures
 
 
 class Runtime:
@@ -93,10 +96,13 @@ def main():
     p.add_argument("--runtime", choices=("octavo", "onnxruntime"), default="octavo")
     p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("."))
     p.add_argument("--serve", action="append", default=[], help="further options of octavo serve, as in --serve=--effort --serve=1")
+    figures.add_option(p)
     a = p.parse_args()
+    recorded = {}
+    import octavo
+    figures.claim(recorded, octavo._octavo.__file__)  # both runtimes stand behind this server
     model = a.model
     if model is None:
-        sys.path.insert(0, str(HERE))
         import first_run
         model = a.work / f"encoder{a.layers}.onnx"
         if not model.exists():
@@ -136,6 +142,10 @@ def main():
         print(f"  {k * a.most // 8 + 1:4d} to {(k + 1) * a.most // 8:4d} tokens: {len(found):5d} requests, median {1e3 * median:7.2f} ms, slowest {1e3 * slowest[0]:7.2f} ms ({slowest[1]} tokens): "
               f"{slowest[0] / median:.2f}")
     print(f"{a.runtime}: the slowest request took {worst:.2f} times the median of its class; wanted at most {a.factor:g}")
+    if a.record:
+        rows = {f"{k * a.most // 8 + 1} to {(k + 1) * a.most // 8}": [round(1e3 * s, 2) for s, _ in found] for k, found in sorted(classes.items())}
+        name = "ort" if a.runtime == "onnxruntime" else "octavo"
+        figures.save(figures.record(recorded, {"requests": {name: rows}}, kind="requests"), a.record)
     return 1 if worst > a.factor else 0
 
 

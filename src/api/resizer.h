@@ -83,6 +83,7 @@ class Resizer {
   [[nodiscard]] Status make_kernels();
   [[nodiscard]] Status read_kernels(const nlohmann::json& j, std::span<const std::byte> data, const KeptCodes& codes);
   void hold_kernels();
+  void expect_largest() const;
   void place_growing();
   [[nodiscard]] LaunchTable box() const;
   [[nodiscard]] Status restart(region::Plan& plan, const plan::Point& point,

@@ -259,6 +259,23 @@ void Resizer::hold_kernels() {
     if (auto held = base_->device(static_cast<region::DeviceId>(device)).hold({code->data(), code->size()}))
       held_.push_back(std::move(*held));
   }
+  expect_largest();
+}
+
+/// What copies of the largest shapes of a declared range need is there before a run has these shapes.
+void Resizer::expect_largest() const {
+  if (!declared_) return;
+  plan::Point most;
+  for (const Dimension& d : dimensions_) most.push_back(d.most);
+  const auto plan = plan_at(most, shapes_at(most));
+  if (!plan) return;
+  std::map<region::DeviceId, std::vector<std::size_t>> bytes;
+  for (const region::Region& r : plan->regions) {
+    if (!region::is_transfer(r, *plan)) continue;
+    const region::TensorRef& t = r.stages[0].stores[0];
+    bytes[r.device].push_back(static_cast<std::size_t>(ir::count(t.dims)) * ir::size_of(t.dtype));
+  }
+  for (const auto& [device, list] : bytes) base_->device(device).expect_transfers(list);
 }
 
 /// Launches of regions that are not in the table for these extents, by emission; texts that are new are compiled. `codes`: by region.

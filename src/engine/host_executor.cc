@@ -64,8 +64,9 @@ void HostExecutor::choose(std::size_t region, const region::Memory& memory) {
   Chosen& chosen = chosen_[region];
   chosen = {kernels_[region], -1};
   const ShorterKernels& list = *shorter_[region];
-  if (!counts_ || list.empty()) return;
-  const std::int64_t extent = region::counted_extent(plan_->regions[region], memory);
+  if (!counts_ || plan_->regions[region].count < 0) return;
+  std::int64_t extent = region::counted_extent(plan_->regions[region], memory);
+  if (region::searches_counted(plan_->regions[region])) extent = std::max<std::int64_t>(extent, 1);
   if (extent == 0) {
     chosen = {nullptr, 0};
     return;

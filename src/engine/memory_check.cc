@@ -146,7 +146,7 @@ class Checker {
       target.at.reserve(static_cast<std::size_t>(ir::count(t->dims)));
       each_element(*t, [&](std::int64_t at, const auto& index) {
         const bool own = !read_by[to->first][static_cast<std::size_t>(to->second + at)];
-        const bool counts = dim < 0 || index[static_cast<std::size_t>(dim)] < extent;
+        const bool counts = (dim < 0 ? 0 : index[static_cast<std::size_t>(dim)]) < extent;
         target.at.push_back(own && counts ? to->second + at : -1);
         if (counts) (own ? report.elements : report.in_place) += 1;
       });
@@ -157,16 +157,19 @@ class Checker {
     return write(filled_);
   }
 
-  /// The counted dimension of a result and how many elements it has in this run; -1: none.
+  /// The counted dimension of a result and how many elements it has in this run; -1: all of it is one element.
   [[nodiscard]] static std::pair<int, std::int64_t> counted(const region::Region& r, const region::TensorRef& t,
                                                             const region::Memory& memory) {
-    if (r.count < 0) return {-1, 0};
+    if (r.count < 0) return {-1, 1};
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       for (const region::TensorRef& store : r.stages[s].stores) {
-        if (&store == &t) return {r.stages[s].counted, region::counted_extent(r, memory)};
+        if (&store == &t && t.dims.empty() && region::searches_counted(r)) return {-1, 1};
+        if (&store == &t)
+          return {r.stages[s].counted,
+                  std::max<std::int64_t>(region::counted_extent(r, memory), region::searches_counted(r) ? 1 : 0)};
       }
     }
-    return {-1, 0};
+    return {-1, 1};
   }
 
   void fill(Contents& all, std::byte pattern) const {

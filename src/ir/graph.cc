@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <map>
 #include <utility>
 
 #include "ir/output_sizes.h"
@@ -157,6 +158,27 @@ std::vector<NodeId> Graph::order() const {
   std::vector<NodeId> result;
   std::vector<char> state;  // 1: on the stack, 2: done
   std::vector<std::pair<NodeId, std::size_t>> stack;
+  std::multimap<NodeId, NodeId> counts_of;  // by a node whose result they are made of
+  const auto finish = [&](NodeId id) {
+    state[static_cast<std::size_t>(id)] = 2;
+    result.push_back(id);
+    const auto [first, last] = counts_of.equal_range(id);
+    for (auto c = first; c != last; ++c) {  // at once: what it is the condition of may come next
+      const std::vector<ValueId>& made_of = node(c->second).inputs;
+      const bool ready = std::all_of(made_of.begin(), made_of.end(), [&](ValueId v) {
+        return v == kNone || state[static_cast<std::size_t>(value(v).producer)] == 2;
+      });
+      if (!ready || state[static_cast<std::size_t>(c->second)] != 0) continue;
+      state[static_cast<std::size_t>(c->second)] = 2;
+      result.push_back(c->second);
+    }
+  };
+  /// Of "a and b" the one that is a count comes first: the other one may be left out.
+  const auto input_of = [&](const Node& n, std::size_t k) {
+    const bool turned = n.op == Op::logical_and && counts_of.contains(value(n.inputs[1]).producer) &&
+                        !counts_of.contains(value(n.inputs[0]).producer);
+    return n.inputs[turned ? 1 - k : k];
+  };
   const auto visit = [&](NodeId root) {
     if (state[static_cast<std::size_t>(root)] != 0) return;
     stack.emplace_back(root, 0);
@@ -165,7 +187,7 @@ std::vector<NodeId> Graph::order() const {
       auto& [id, next] = stack.back();
       const Node& n = node(id);
       if (next < n.inputs.size()) {
-        const ValueId in = n.inputs[next++];
+        const ValueId in = input_of(n, next++);
         if (in == kNone) continue;
         const NodeId p = value(in).producer;
         if (state[static_cast<std::size_t>(p)] == 0) {
@@ -173,9 +195,9 @@ std::vector<NodeId> Graph::order() const {
           stack.emplace_back(p, 0);
         }
       } else {
-        state[static_cast<std::size_t>(id)] = 2;
-        result.push_back(id);
+        const NodeId done = id;
         stack.pop_back();
+        finish(done);
       }
     }
   };
@@ -193,6 +215,11 @@ std::vector<NodeId> Graph::order() const {
     for (std::size_t i = 0; i < result.size(); ++i) place[static_cast<std::size_t>(result[i])] = i;
     std::stable_sort(counts.begin(), counts.end(),
                      [&](NodeId x, NodeId y) { return place[static_cast<std::size_t>(x)] < place[static_cast<std::size_t>(y)]; });
+    for (const NodeId c : counts) {
+      for (const ValueId v : node(c).inputs) {
+        if (v != kNone) counts_of.emplace(value(v).producer, c);
+      }
+    }
     visit_all(counts);
   }
   return result;

@@ -44,7 +44,14 @@ Result<Types> bitwise(const Inference& at) {
   return Types{{t, shape}};
 }
 
+/// Operand i, if it is there: how many of the first elements along dimension 0 there are.
+Status need_count(const Inference& at, std::size_t i) {
+  if (!at.has(i)) return {};
+  return at.need(at.in(i) == TensorType{DType::s64, {}}, "how many there are must be one s64");
+}
+
 Result<Types> scatter(const Inference& at) {
+  OCTAVO_CHECK(need_count(at, 3));
   OCTAVO_CHECK(one_of<2>(at, "kind", "", {"elements", "nd"}));
   OCTAVO_CHECK(one_of<5>(at, "reduction", "none", {"none", "add", "mul", "max", "min"}));
   OCTAVO_CHECK(at.need(index_type(at.in(1).dtype), "the indices must be s32 or s64"));
@@ -52,6 +59,8 @@ Result<Types> scatter(const Inference& at) {
     return at.error("the data are {}, the updates {}", name_of(at.in(0).dtype), name_of(at.in(2).dtype));
   const Shape &x = at.shape(0), &ids = at.shape(1), &u = at.shape(2);
   OCTAVO_TRY(const std::string kind, at.text("kind", ""));
+  OCTAVO_CHECK(at.need(!at.has(3) || ids.size() >= (kind == "nd" ? 2U : 1U),
+                       "there is one update, and no list of which the first ones count"));
   if (kind == "elements") {
     OCTAVO_TRY(const std::int64_t axis, at.axis("axis", at.rank(0), 0));
     if (ids.size() != x.size() || u != ids) return at.error("indices and updates must have one shape, of the data's rank");
@@ -219,7 +228,10 @@ Result<Types> infer_other(const Inference& at) {
     case Op::roi_align: return roi_align(at);
     case Op::deform_conv: return deform_conv(at);
     case Op::recurrent: return recurrent(at);
-    case Op::non_zero: OCTAVO_CHECK(at.need_rank(0, 1, 1)); return Types{{DType::s64, x.shape}, {DType::s64, {}}};
+    case Op::non_zero:
+      OCTAVO_CHECK(at.need_rank(0, 1, 1));
+      OCTAVO_CHECK(need_count(at, 1));
+      return Types{{DType::s64, x.shape}, {DType::s64, {}}};
     case Op::det: {
       OCTAVO_CHECK(at.need_float(0));
       OCTAVO_CHECK(at.need_rank(0, 2, 32));

@@ -43,11 +43,22 @@ T reduced(ir::Combine how, T old, T update) {
   }
 }
 
-/// Where each updated element goes: (element of the data) for each element of the updates.
+/// How many of the first `room` elements along a dimension there are: operand i says it, or all.
+std::int64_t there(const Args& a, std::size_t i, std::int64_t room) {
+  return a.in.size() > i ? std::clamp<std::int64_t>(a.in[i].data<std::int64_t>()[0], 0, room) : room;
+}
+
+/// Where each updated element goes: (element of the data) for each element of the updates that are there.
 Result<Ints> targets(const Args& a) {
   const Shape& x = a.shape(0);
   const Shape dense = ir::dense_strides(x);
-  const Ints ids = integers(a.in[1]);
+  Ints ids = integers(a.in[1]);
+  Shape walked = a.shape(1);
+  if (a.in.size() > 3) {
+    const std::int64_t all = walked[0];
+    walked[0] = there(a, 3, all);
+    if (all > 0) ids.resize(idx(ir::count(walked)));
+  }
   Ints out;
   const auto resolved = [&](std::int64_t i, std::int64_t extent) -> Result<std::int64_t> {
     const std::int64_t k = i < 0 ? i + extent : i;
@@ -59,7 +70,7 @@ Result<Ints> targets(const Args& a) {
     Ints strides = dense;
     strides[axis] = 0;
     Status status;
-    for_each_element(a.shape(1), {strides}, [&](std::int64_t flat, const Ints& at) {
+    for_each_element(walked, {strides}, [&](std::int64_t flat, const Ints& at) {
       const auto k = resolved(ids[idx(flat)], x[axis]);
       if (!k) status = tl::unexpected<Error>(k.error());
       out.push_back(k ? at[0] + *k * dense[axis] : 0);
@@ -245,7 +256,7 @@ Tensors non_zero(const Args& a) {
   Tensor positions(a.out(0)), count(a.out(1));
   const auto to = positions.mutable_data<std::int64_t>();
   std::size_t n = 0;
-  for (std::int64_t i = 0; i < a.in[0].size(); ++i) {
+  for (std::int64_t i = 0; i < there(a, 1, a.in[0].size()); ++i) {
     if (a.in[0].at(i) != 0) to[n++] = i;
   }
   std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), 0);

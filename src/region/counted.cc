@@ -97,6 +97,9 @@ std::optional<int> dim_of_input(const Stage& s, std::size_t input, int k) {
     case Op::roi_align:
       if (k != 0) return std::nullopt;
       return input == 0 ? kAll : 0;
+    case Op::non_zero:  // what its operand says, not what readers of its results need (searches_counted)
+      if (a.inputs.size() != 2) return std::nullopt;
+      return input == 0 ? k : kAll;
     default: return std::nullopt;
   }
 }
@@ -129,8 +132,16 @@ void set_facts(ir::Facts& facts, std::size_t k, std::int64_t room, std::int64_t 
 
 }  // namespace
 
+bool all_or_nothing(const Region& r) {
+  return r.count >= 0 && r.stages.back().counted < 0;
+}
+
+bool searches_counted(const Region& r) {
+  return r.stages.size() == 1 && r.stages[0].anchor.op == Op::non_zero && r.stages[0].anchor.inputs.size() == 2;
+}
+
 std::int64_t room_of(const Region& r) {
-  return r.stages.back().space[static_cast<std::size_t>(r.stages.back().counted)];
+  return all_or_nothing(r) ? 1 : r.stages.back().space[static_cast<std::size_t>(r.stages.back().counted)];
 }
 
 const std::string& count_of(const Region& r, const Plan& plan) {
@@ -155,6 +166,8 @@ std::vector<std::int64_t> counted_extents(std::int64_t room) {
 }
 
 std::optional<std::vector<int>> counted_dims(const Region& r, const std::vector<std::size_t>& results) {
+  if (std::any_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return s.anchor.op == Op::non_zero; }))
+    return std::nullopt;
   constexpr int kUnknown = -2;
   std::vector<int> dims(r.stages.size(), kUnknown);
   std::int64_t room = -1;
@@ -215,6 +228,7 @@ std::optional<Region> clipped(const Region& r, std::int64_t extent) {
       if (o.ref.dims[at] == room) o.ref.dims[at] = extent;
     }
     for (TensorRef& t : s.stores) {
+      if (t.dims.empty() && searches_counted(r)) continue;  // how many it finds
       if (!set_dim(t, k, room, extent)) return std::nullopt;
     }
     set_facts(s.anchor.facts, at, room, extent);

@@ -1,5 +1,6 @@
 // Regions whose first elements alone matter, and data decide how many (Region::count): the same region over fewer of them. An engine makes kernels for
 // a few extents and runs the least one that has room for the count; what lies behind it in memory is not written, and nothing reads it.
+// Where no stage names a dimension, the region is one element: a run computes all of it, or nothing where the count is 0.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,10 @@
 
 namespace octavo::region {
 
+/// Is it computed as a whole, or not at all?
+[[nodiscard]] bool all_or_nothing(const Region& r);
+/// Does the region search a list, of which an operand says how many elements there are? It has a result even where there are none: it always runs.
+[[nodiscard]] bool searches_counted(const Region& r);
 /// The most elements of the counted dimension.
 [[nodiscard]] std::int64_t room_of(const Region& r);
 /// How many of them this run has, by the count that lies in memory: 0 to room_of.

@@ -63,6 +63,9 @@ class Device {
   /// `kernels`: by region, those of other devices null; they and the plan outlive the executor.
   [[nodiscard]] virtual Result<std::unique_ptr<Executor>> executor(const Plan& plan,
                                                                    std::span<const Kernel* const> kernels) const = 0;
+  /// Will copy so many bytes each between the host and the device in one run: what such copies need is made ready now, as far as it goes, instead of in the first run that
+  /// needs it. May take some milliseconds. By default nothing is needed.
+  virtual void expect_transfers(std::span<const std::size_t>) const {}
 };
 
 }  // namespace octavo::region

@@ -316,7 +316,7 @@ class Reader {
       r.count = static_cast<BufferId>(integer(c, "count", 0, kMaxId));
       r.count_times = static_cast<std::int32_t>(integer(c, "times", 1, kMaxId));
       r.count_per = static_cast<std::int32_t>(integer(c, "per", 1, kMaxId));
-      const auto dims = integers<std::int32_t>(c, "dims", 0, kMaxId);
+      const auto dims = integers<std::int32_t>(c, "dims", -1, kMaxId);
       for (std::size_t s = 0; s < std::min(dims.size(), r.stages.size()); ++s) r.stages[s].counted = dims[s];
     }
     return r;

@@ -134,7 +134,7 @@ struct Region {
   std::vector<Stage> stages;
   DeviceId device = kHost;
   /// Of counted regions (region/counted.h): the buffer of an output of the plan in which an earlier region stores an s64 scalar. Only the first count * times / per elements,
-  /// rounded up, along dimension Stage::counted matter to any result of the model. -1: all of them do.
+  /// rounded up, along dimension Stage::counted matter to any result of the model; where no stage has one, all or, if it is 0, nothing. -1: all of them do.
   BufferId count = -1;
   Tactic tactic;                 ///< chosen; none() before
   std::vector<BufferId> packed;  ///< constant buffers made by Provider::compile (Artifact::constants), in its own order

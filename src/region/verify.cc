@@ -510,6 +510,7 @@ class Verifier {
     if (r.device != kHost || plan_.images != 1)
       return bad("its elements are counted, and it runs on another device or for each image");
     if (r.count_times < 1 || r.count_per < 1) return bad(fmt::format("a count times {} / {}", r.count_times, r.count_per));
+    if (std::all_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return s.counted == -1; })) return {};  // all or nothing
     const auto extent = [](const Stage& s) {
       return s.counted < 0 || static_cast<std::size_t>(s.counted) >= s.space.size() ? -1
                                                                                     : s.space[static_cast<std::size_t>(s.counted)];

@@ -135,7 +135,9 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     add_parameters(out, r.tactic, meanings);
     if (r.seconds >= 0)
       line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, measured(plan) ? "measured" : "an estimate"));
-    if (r.count >= 0) {
+    if (region::all_or_nothing(r)) {
+      line(out, "counted", fmt::format("left out in runs in which \"{}\" is 0", region::count_of(r, plan)));
+    } else if (r.count >= 0) {
       line(out, "counted",
            fmt::format("dimension {} of \"{}\", up to {} elements: a run computes about as many as \"{}\" says{}",
                        r.stages.back().counted, r.stages.back().stores.front().value, region::room_of(r), region::count_of(r, plan),

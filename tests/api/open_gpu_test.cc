@@ -34,6 +34,49 @@ void expect_equal(const std::shared_ptr<const engine::Engine>& a, const std::sha
 
 class OpenGpu : public EmulatedTest {};
 
+/// The emulation, and what it was told to expect.
+class ExpectingGpu final : public region::Device {
+ public:
+  explicit ExpectingGpu(std::unique_ptr<const region::Device> gpu) : gpu_(std::move(gpu)) {}
+  std::string_view name() const override { return gpu_->name(); }
+  Result<std::string> description() const override { return gpu_->description(); }
+  bool is_here() const override { return gpu_->is_here(); }
+  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override { return gpu_->allocate(bytes); }
+  Status write(std::byte* to, std::span<const std::byte> from) const override { return gpu_->write(to, from); }
+  Status read(std::span<std::byte> to, const std::byte* from) const override { return gpu_->read(to, from); }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte> code) const override { return gpu_->hold(code); }
+  void expect_transfers(std::span<const std::size_t> bytes) const override { expected.assign(bytes.begin(), bytes.end()); }
+  Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
+                                                     std::span<const region::Kernel* const> kernels) const override {
+    return gpu_->executor(plan, kernels);
+  }
+  mutable std::vector<std::size_t> expected;
+
+ private:
+  std::unique_ptr<const region::Device> gpu_;
+};
+
+TEST_F(OpenGpu, CopiesOfTheLargestShapeAreExpectedBeforeItRuns) {
+  const auto session = Session::open(kModel);
+  ASSERT_TRUE(session);
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  for (const bool declared : {true, false}) {
+    EmulatedGpu gpu;
+    auto device = std::make_unique<ExpectingGpu>(std::move(gpu.device));
+    const ExpectingGpu& told = *device;
+    gpu.device = std::move(device);
+    const auto base = gpu.build(**session, options(), images(4));
+    ASSERT_TRUE(base) << base.error().message;
+    const auto resizer = Resizer::create(**session, options(), *inputs, declared ? up_to(32) : api::ShapeRanges{}, images(4),
+                                         base->engine, base->decided, {gpu.provider.get()});
+    ASSERT_TRUE(resizer) << resizer.error().message;
+    std::vector<std::size_t> want;  // nothing where no range was declared: there is no largest shape
+    if (declared) want = {32 * 256 * sizeof(float), 32 * 10 * sizeof(float)};
+    EXPECT_EQ(told.expected, want);
+  }
+}
+
 TEST_F(OpenGpu, NewBatchesCompileNothingAndGiveTheBitsOfTheCpu) {
   const auto session = Session::open(kModel);
   ASSERT_TRUE(session);

@@ -305,10 +305,13 @@ TEST(OpenShapes, AllShapesShareTheirWorkingMemory) {
   EXPECT_EQ(run(e, 3, 7).begin()->second.bytes, run(e, 3, 7).begin()->second.bytes);
 }
 
-/// Random sequences of shapes in four threads, which share arenas while a thread tunes what occurs often; for the sanitizers. OCTAVO_SEQUENCES: how many.
+/// Random sequences of shapes in four threads, which share arenas while a thread tunes what occurs often; for the sanitizers. OCTAVO_SEQUENCES: how many the threads
+/// take together. OCTAVO_SEED: of another part of many sequences, which run in several processes at a time (scripts/sequences.sh).
 TEST(OpenShapes, FourThreadsWithAnyShapes) {
   const char* given = std::getenv("OCTAVO_SEQUENCES");
-  const int sequences = given == nullptr ? 20 : std::atoi(given);
+  const int sequences = given == nullptr ? 80 : std::atoi(given);
+  const char* seed_given = std::getenv("OCTAVO_SEED");
+  const unsigned seed = seed_given == nullptr ? 1 : static_cast<unsigned>(std::atoi(seed_given));
   BuildOptions o = options(1);
   o.most_engines = 4;  // engines come and go
   BuildOptions tuning = ranged(1, 12);
@@ -320,12 +323,12 @@ TEST(OpenShapes, FourThreadsWithAnyShapes) {
   const Engine loaded = Engine::load(background.bytes(), 2);
   std::map<std::int64_t, std::map<std::string, Array>> expected;
   for (std::int64_t n = 1; n <= 12; ++n) expected[n] = run(open, n, 3);
-  std::atomic<int> wrong{0};
+  std::atomic<int> wrong{0}, next{0}, done{0};
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      std::mt19937 random(t + 1);
-      for (int i = 0; i < sequences; ++i) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < sequences; i = next++, ++done) {
+        std::mt19937 random(seed * 1000003U + static_cast<unsigned>(i));
         for (int k = 0; k < 5; ++k) {
           const auto n = static_cast<std::int64_t>(random() % 12 + 1);
           const unsigned which = random() % 3;
@@ -338,7 +341,8 @@ TEST(OpenShapes, FourThreadsWithAnyShapes) {
     });
   }
   for (auto& t : threads) t.join();
-  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_EQ(wrong.load(), 0) << "OCTAVO_SEED=" << seed << " OCTAVO_SEQUENCES=" << sequences;
+  EXPECT_EQ(done.load(), sequences);
 }
 
 }  // namespace

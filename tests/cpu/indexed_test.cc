@@ -140,6 +140,12 @@ TEST(Indexed, ScatterOfEveryReduction) {
         Scene s(seed++);
         set(s, c, type, seed % 2 == 0 ? DType::s64 : DType::s32, seed % 3 == 0 ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{},
             seed % 5 == 0 ? std::vector<int>{3, 1, 2, 0} : std::vector<int>{});
+        if (seed % 4 < 2) {  // of the updates along the first dimension only so many are there
+          const std::int64_t there = seed % 4 == 0 ? c.ids[0] / 2 : seed % 8 == 1 ? 0 : c.ids[0] + 3;
+          const region::TensorRef many = s.tensor(DType::s64, {});
+          std::memcpy(s.memory[static_cast<std::size_t>(many.buffer)].data() + 64, &there, sizeof there);
+          s.stage().anchor.inputs.push_back(many);
+        }
         SCOPED_TRACE(std::string(how) + " on " + std::string(ir::name_of(type)));
         EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic(c.op)));
       }

@@ -2,6 +2,8 @@
 // and in between; regions inside, on the border, outside and without an area, of images with channels side by side and apart.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
@@ -21,7 +23,7 @@ TEST(NonZero, PiecesAndTypes) {
   for (const DType type :
        {DType::f32, DType::boolean, DType::u8, DType::s8, DType::s32, DType::s64, DType::f16, DType::f64, DType::u16}) {
     for (const std::int64_t count : {1, 7, 8, 9, 1023, 1024, 1025, 2060}) {
-      for (const int share : {0, 1, 3, 4}) {  // of 4 elements
+      for (const int share : {0, 1, 3, 4, 5, 6, 7, 8}) {  // of 4 elements; from 5 on some of the first elements alone are there
         Scene s(seed++);
         region::Stage& st = s.stage();
         st.anchor.op = ir::Op::non_zero;
@@ -35,6 +37,11 @@ TEST(NonZero, PiecesAndTypes) {
           std::fill_n(x + static_cast<std::size_t>(i) * size, size, std::byte{0});
           if (!zero) x[static_cast<std::size_t>(i) * size + size - 1] = type == DType::boolean ? std::byte{1} : std::byte{0x3f};
           if (zero && type == DType::f32) x[static_cast<std::size_t>(i) * size + size - 1] = std::byte{0x80};  // -0
+        }
+        if (share > 4) {
+          const std::int64_t there = share == 5 ? 0 : share == 6 ? count / 2 : share == 7 ? count : count + 7;
+          st.anchor.inputs.push_back(s.tensor(DType::s64, {}));
+          std::memcpy(bytes_of(s, st.anchor.inputs[1]), &there, sizeof there);
         }
         st.stores = {s.tensor(DType::s64, {count}), s.tensor(DType::s64, {})};
         EXPECT_RUNS(s.compare(cpu::cpu_provider(), "cpu.non_zero.rows"));

@@ -143,6 +143,12 @@ void arg_max(Scene& s, int size) {
   store(s, DType::s64, y);
 }
 
+/// How many of the first elements there are: none, some, all or more than there is room for.
+void add_count(Scene& s, std::int64_t room) {
+  const int many = s.pick(-1, static_cast<int>(room) + 2);
+  s.stage().anchor.inputs.push_back(filled(s, DType::s64, {}, [many] { return static_cast<double>(many); }));
+}
+
 void non_zero(Scene& s, int size) {
   const Shape x{s.pick(0, 2) == 0 ? s.pick(2000, 7000) : s.pick(1, 300 * size)};
   set(s, Op::non_zero, ir::default_facts(Op::non_zero, 1));
@@ -150,6 +156,7 @@ void non_zero(Scene& s, int size) {
   s.stage().anchor.inputs = {filled(s, type, x, [&s] {
     return s.pick(0, 2) == 0 ? 0.0 : s.pick(0, 9) == 0 ? 1e-300 : s.pick(-3, 3);
   })};
+  if (s.pick(0, 1) == 0) add_count(s, x[0]);
   store(s, DType::s64, x, {0, 1});
   store_more(s, DType::s64, {});
 }
@@ -186,6 +193,7 @@ void scatter(Scene& s, int size) {
   s.stage().anchor.inputs = {filled(s, type, x, few(s)),
                              filled(s, s.pick(0, 1) == 0 ? DType::s64 : DType::s32, ids, wholes(s, -extent, extent - 1)),
                              filled(s, type, updates, few(s))};
+  if (s.pick(0, 1) == 0) add_count(s, ids[0]);
   store(s, type, x);
 }
 

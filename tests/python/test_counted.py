@@ -132,6 +132,99 @@ def test_int8_rows_do_not_depend_on_how_many_there_are(threads):
 
 
 
+def searched(room):
+    """What data keep of a list is searched again, compressed, and scattered: each step follows the count of the step before."""
+    rng = np.random.default_rng(4)
+    constants = {"zero": np.int64([0]), "w": rng.standard_normal((16, 16)).astype(np.float32) / 4, "half": np.float32(0.2), "data": rng.standard_normal((room, 16)).astype(np.float32),
+                 "line": rng.standard_normal(room).astype(np.float32), "minus": np.int64([-1, 1]), "one": np.int64([1])}
+    nodes = [node("NonZero", ["keep"], ["nz"]), node("Squeeze", ["nz", "zero"], ["at"]), node("Gather", ["x", "at"], ["rows"], axis=0), node("MatMul", ["rows", "w"], ["m"]),
+             node("ReduceMax", ["m"], ["best"], axes=[1], keepdims=0), node("Greater", ["best", "half"], ["good"]), node("NonZero", ["good"], ["nz2"]), node("Squeeze", ["nz2", "zero"], ["at2"]),
+             node("Gather", ["m", "at2"], ["chosen"], axis=0), node("Compress", ["m", "good"], ["pressed"], axis=0), node("Greater", ["m", "half"], ["flags"]), node("NonZero", ["flags"], ["places"]),
+             node("Reshape", ["at", "minus"], ["tuples"]), node("ScatterND", ["data", "tuples", "m"], ["scattered"]), node("ScatterElements", ["line", "at", "best"], ["placed"], axis=0),
+             node("ScatterElements", ["line", "at", "best"], ["added"], axis=0, reduction="add")]
+    outputs = [value("chosen", F32, ["a", 16]), value("pressed", F32, ["b", 16]), value("places", I64, [2, "c"]), value("scattered", F32, [room, 16]), value("placed", F32, [room]), value("added", F32, [room])]
+    return model(nodes, [value("keep", F32, [room]), value("x", F32, [room, 16])], outputs, constants)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_searches_and_updates_follow_the_count(threads):
+    room = 400
+    data = searched(room)
+    data = onnx.load_from_string(data)
+    data.opset_import[0].version = 18
+    for n in data.graph.node:
+        if n.op_type == "ReduceMax":  # axes are an operand from 18 on
+            del n.attribute[:]
+            n.attribute.append(helper.make_attribute("keepdims", 0))
+            n.input.append("one")
+    data = data.SerializeToString()
+    engine = octavo.build(data, effort=0, threads=threads)
+    nodes = " ".join(n for r in counted_regions(engine) for n in r["onnx_nodes"])
+    assert nodes.count("NonZero") >= 2 and "Compress" in nodes, nodes  # all but the first
+    reference = session(data)
+    names = [o.name for o in reference.get_outputs()]
+    rng = np.random.default_rng(6)
+    for count in (room, 0, 1, 2, 37, 399, 0, 150):
+        keep = np.zeros(room, np.float32)
+        keep[rng.permutation(room)[:count]] = 1
+        feed = {"keep": keep, "x": rng.standard_normal((room, 16)).astype(np.float32)}
+        same(engine.run(feed), dict(zip(names, reference.run(None, feed), strict=True)), f"{count} rows")
+
+
+def loops(trips=True, steps=6, width=48):
+    """Steps that data decide, each a product of matrices: a trip count, and a condition on the state. The last state, and a row of each step."""
+    rng = np.random.default_rng(5)
+    constants = {"w": rng.standard_normal((width, width)).astype(np.float32) / 7, "zero": np.int64([0]), "bound": np.float32(40), "none": np.int64(0)}
+    body = helper.make_graph(
+        [node("MatMul", ["h", "w"], ["m"]), node("Tanh", ["m"], ["t"]), node("Add", ["t", "h"], ["h2"]), node("ReduceMean", ["t"], ["row"], axes=[0], keepdims=0),
+         node("ReduceSum", ["h2"], ["sum"], keepdims=0), node("Tanh", ["sum"], ["small"]), node("Cast", ["i"], ["step"], to=F32), node("Add", ["small", "step"], ["reached"]),
+         node("Less", ["reached", "limit"], ["more"])],
+        "body", [value("i", I64, []), value("c", TensorProto.BOOL, []), value("h", F32, [8, width])], [value("more", TensorProto.BOOL, []), value("h2", F32, [8, width]), value("row", F32, [width])])
+    nodes = [node("ReduceMax", ["keep"], ["kept"], axes=[1], keepdims=0), node("NonZero", ["kept"], ["nz"]), node("Shape", ["nz"], ["both"]), node("Gather", ["both", "one"], ["n"], axis=0), node("Greater", ["n", "none"], ["start"]),
+             node("Loop", ["n" if trips else "", "start", "x"], ["last", "rows"], body=body, name="loop")]
+    constants["one"] = np.int64(1)
+    inputs = [value("keep", F32, [steps, 5000]), value("x", F32, [8, width]), value("limit", F32, [])]
+    return model(nodes, inputs, [value("last", F32, [8, width]), value("rows", F32, ["k", width])], constants)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("trips", [True, False])
+def test_steps_of_a_loop_that_do_not_happen_are_left_out(threads, trips):
+    data = loops(trips)
+    engine = octavo.build(data, effort=0, threads=threads, max_elements=None if trips else {"loop": 8})
+    left_out = [r for r in counted_regions(engine) if r["counted"]["dimension"] < 0 and any("MatMul" in n for n in r["onnx_nodes"])]
+    assert len(left_out) >= 6 and all(r["counted"]["by"].startswith("condition ") for r in left_out)
+    reference = session(data)
+    rng = np.random.default_rng(8)
+    seen = set()
+    for count, limit in [(0, 5.0), (1, 5.0), (6, 5.0), (3, -2.0), (6, 2.5), (6, 0.5), (2, 3.5), (6, -2.0), (5, 1.5)]:
+        keep = np.zeros((6, 5000), np.float32)
+        keep[:count, 17] = 1
+        feed = {"keep": keep, "x": rng.standard_normal((8, 48)).astype(np.float32) + np.float32(0.02), "limit": np.array(limit, np.float32)}
+        want = dict(zip(["last", "rows"], reference.run(None, feed), strict=True))
+        same(engine.run(feed), want, f"{count} steps, limit {limit}")
+        seen.add(len(want["rows"]))
+    assert len(seen) >= 3, seen
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_branch_that_is_not_taken_is_left_out(threads):
+    rng = np.random.default_rng(5)
+    constants = {"w": rng.standard_normal((32, 32)).astype(np.float32) / 6, "u": rng.standard_normal((32, 32)).astype(np.float32) / 6, "zero": np.float32(0)}
+    yes = helper.make_graph([node("MatMul", ["x", "w"], ["a"]), node("Softmax", ["a"], ["y1"])], "yes", [], [value("y1", F32, [16, 32])])
+    no = helper.make_graph([node("MatMul", ["x", "u"], ["b"]), node("Relu", ["b"], ["y2"])], "no", [], [value("y2", F32, [16, 32])])
+    nodes = [node("Greater", ["p", "zero"], ["c"]), node("If", ["c"], ["y"], then_branch=yes, else_branch=no)]
+    data = model(nodes, [value("x", F32, [16, 32]), value("p", F32, [])], [value("y", F32, [16, 32])], constants)
+    engine = octavo.build(data, effort=0, threads=threads)
+    left_out = [r for r in counted_regions(engine) if r["counted"]["dimension"] < 0]
+    assert sum(any("MatMul" in n for n in r["onnx_nodes"]) for r in left_out) == 2
+    assert {r["counted"]["by"].split()[0] for r in left_out} == {"condition", "not"}
+    reference = session(data)
+    for p in (1, -1, 0, 2, -3):
+        feed = {"x": rng.standard_normal((16, 32)).astype(np.float32), "p": np.array(p, np.float32)}
+        same(engine.run(feed), {"y": reference.run(None, feed)[0]}, f"p = {p}")
+
+
 def test_explain_names_the_counted_dimension():
     engine = octavo.build(detector(), effort=0)
     regions = counted_regions(engine)

@@ -135,3 +135,26 @@ def test_the_list_only_becomes_shorter(tree):
 def test_the_pages_of_this_repository():
     done = subprocess.run([sys.executable, ROOT / "scripts/claims.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def of_kind(kind, rows):
+    return figures.record({"provenance": OF}, {"T": rows}, kind=kind)
+
+
+def test_a_table_of_first_runs():
+    row = {"shapes": ["1 × 7", "2 × 9", "3 × 3"], "first": [5.0, 9.0, 4.0], "later": [1.0, 2.0, 2.5], "first_processors": [6.0, 9.0, 3.0], "later_processors": [1.0, 1.0, 1.0],
+           "beside": {"1 × 7": [1.0, 1.1, 1.05], "2 × 9": [1.0, 0.9, 0.95]}, "equal": 2}
+    text = figures.table([of_kind("first runs", {"net, empty": row})])
+    assert "| net, empty | 3 | 4.0 | 7.0 (2 × 9) | 5.0, 8.0 | 0.999, 1.050 (2 shapes) | 2 of 2 |" in text and "Commit abc1234" in text
+
+
+def test_a_table_of_requests():
+    records = [of_kind("requests", {"octavo": {"1 to 64": [1.0, 2.0, 5.0], "65 to 128": [3.0]}}), of_kind("requests", {"ort": {"65 to 128": [4.0, 4.0]}})]
+    text = figures.table(records)
+    assert "| 1 to 64 | 3, 2.0, 5.0, 2.50 | – |" in text and "| 65 to 128 | 1, 3.0, 3.0, 1.00 | 2, 4.0, 4.0, 1.00 |" in text
+    with pytest.raises(figures.Mistake, match="mixes kind"):
+        figures.table([records[0], recorded()])
+    with pytest.raises(figures.Mistake, match='kind "other"'):
+        of_kind("other", {})
+    with pytest.raises(figures.Mistake, match='row "octavo" stands in two records'):
+        figures.table([records[0], records[0]])

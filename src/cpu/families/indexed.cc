@@ -294,6 +294,7 @@ class ScatterKernel final : public Kernel {
  public:
   explicit ScatterKernel(Setting t)
       : t_(std::move(t.places)), x_(t.inputs[0]), ids_(t.inputs[1]), u_(t.inputs[2]), y_(t.stores[0]), how_(t.how) {
+    if (t.inputs.size() > 3) many_ = t.inputs[3];
     const std::int64_t bytes = (ir::count(x_.dims) + ir::count(t_.dims)) * element_bytes(x_);
     tasks_ = t_.cut < 0 ? 1 : even_tasks(bytes, kGrain, x_.dims[static_cast<std::size_t>(t_.cut_of_data)]);
   }
@@ -307,6 +308,7 @@ class ScatterKernel final : public Kernel {
       data_low[of_data] = n * task_begin / tasks_, data_high[of_data] = n * task_end / tasks_;
       low[of_updates] = std::min(data_low[of_data], updates), high[of_updates] = std::min(data_high[of_data], updates);
     }
+    if (many_) high[0] = std::max(low[0], std::min(high[0], *reinterpret_cast<const std::int64_t*>(memory.at(*many_))));
     const Ints from = strides_of(x_), to = strides_of(y_), updates = strides_of(u_);
     const std::size_t rank = x_.dims.size();
     with_size(element_bytes(x_), [&]<class T>(T) {
@@ -349,6 +351,7 @@ class ScatterKernel final : public Kernel {
  private:
   Places t_;
   TensorRef x_, ids_, u_, y_;
+  std::optional<TensorRef> many_;  ///< how many updates along dimension 0 there are; nothing: all
   How how_;
   int tasks_ = 1;
 };
@@ -377,6 +380,9 @@ Result<Setting> setting_of(const Stage& s) {
       return refuse("type that is reduced", ir::name_of(x.dtype), "f32 or an integer");
     if (s.anchor.inputs[2].dtype != x.dtype)
       return refuse("type of the updates", ir::name_of(s.anchor.inputs[2].dtype), ir::name_of(x.dtype));
+    if (s.anchor.inputs.size() > 3 &&
+        (s.anchor.inputs[3].dtype != DType::s64 || !s.anchor.inputs[3].dims.empty() || s.anchor.inputs[2].dims.empty()))
+      return fail(ErrorKind::bad_engine, "scatter: how many is no s64[]");
     if (s.stores.size() != 1 || s.stores[0].dims != x.dims) return refuse("results", s.stores.size(), "one, of the data's shape");
     for (const TensorRef& in : s.anchor.inputs) {
       if (in.quantizer) return refuse("operand", "codes of a quantizer", "numbers");
@@ -402,8 +408,9 @@ class IndexedFamily final : public FamilyOf<Setting> {
  public:
   explicit IndexedFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
   bool about(const Region& r) const override {
-    return is_one(r, op_) && only(r).anchor.inputs.size() == (op_ == Op::scatter ? 3U : 2U) && !only(r).stores.empty();
+    return is_one(r, op_) && takes(only(r).anchor.inputs.size()) && !only(r).stores.empty();
   }
+  [[nodiscard]] bool takes(std::size_t inputs) const { return op_ == Op::scatter ? inputs == 3 || inputs == 4 : inputs == 2; }
   Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
   double cost(const Setting& t, Isa) const override {
     const auto elements = static_cast<double>(ir::count(t.places.dims));

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "cpu/family.h"
 #include "cpu/table.h"
@@ -18,6 +19,7 @@ constexpr std::int64_t kEight = 8;
 
 struct Setting {
   region::TensorRef x = {};
+  std::optional<region::TensorRef> many = {};  ///< how many of the first elements there are; nothing: all
   std::vector<region::TensorRef> stores = {};
   std::vector<std::size_t> results = {};  ///< by store: 0 positions, 1 how many
 };
@@ -27,7 +29,12 @@ Result<Setting> setting_of(const Stage& s) {
   if (x.dims.size() != 1) return fail(ErrorKind::bad_engine, fmt::format("non_zero of {}", ir::to_string(x.dims)));
   if (x.quantizer) return refuse("the input", "codes", "values");
   if (x.dims[0] > 1 && x.strides[0] != 1) return refuse("distance of elements", x.strides[0], "1");
-  Setting t{x, s.stores, {}};
+  Setting t{x, {}, s.stores, {}};
+  if (s.anchor.inputs.size() > 1) {
+    t.many = s.anchor.inputs[1];
+    if (t.many->dtype != ir::DType::s64 || !t.many->dims.empty())
+      return fail(ErrorKind::bad_engine, "non_zero: how many is no s64[]");
+  }
   for (std::size_t i = 0; i < s.stores.size(); ++i) {
     const region::TensorRef& r = s.stores[i];
     const std::size_t of = region::result_of_store(s.anchor, i);
@@ -70,7 +77,9 @@ class NonZeroKernel final : public Kernel {
 
   void run(const Memory& memory, int, int, const Worker& worker) const override {
     auto* const found = reinterpret_cast<std::int64_t*>(worker.scratch);
-    const std::int64_t extent = t_.x.dims[0];
+    const std::int64_t room = t_.x.dims[0];
+    const std::int64_t extent =
+        t_.many ? std::clamp<std::int64_t>(*reinterpret_cast<const std::int64_t*>(memory.at(*t_.many)), 0, room) : room;
     const std::byte* x = memory.at(t_.x);
     std::uint8_t flags[kPiece];
     std::int64_t count = 0;
@@ -94,9 +103,9 @@ class NonZeroKernel final : public Kernel {
         *to = count;
         continue;
       }
-      const std::int64_t step = extent == 1 ? 1 : r.strides[0];
+      const std::int64_t step = room == 1 ? 1 : r.strides[0];
       for (std::int64_t k = 0; k < count; ++k) to[k * step] = found[k];
-      for (std::int64_t k = count; k < extent; ++k) to[k * step] = 0;
+      for (std::int64_t k = count; k < room; ++k) to[k * step] = 0;
     }
   }
 
@@ -118,7 +127,7 @@ class NonZeroFamily final : public FamilyOf<Setting> {
  public:
   NonZeroFamily() : FamilyOf({.name = "non_zero.rows", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
-    return is_one(r, ir::Op::non_zero) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
+    return is_one(r, ir::Op::non_zero) && only(r).anchor.inputs.size() <= 2 && only(r).program.outputs.empty();
   }
   Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
   double cost(const Setting& t, Isa) const override { return static_cast<double>(t.x.dims[0]) * 1.5 * kSecondsPerCycle + 0.1e-6; }

@@ -52,6 +52,7 @@ class Gpu final : public region::Device {
 
   std::string_view name() const override { return "cuda"; }
   Result<std::string> description() const override;
+  void expect_transfers(std::span<const std::size_t> bytes) const override;
   Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override;
   Status write(std::byte* to, std::span<const std::byte> from) const override;
   Status read(std::span<std::byte> to, const std::byte* from) const override;

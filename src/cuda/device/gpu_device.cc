@@ -122,6 +122,10 @@ Result<std::shared_ptr<const void>> Gpu::hold(std::span<const std::byte> code) c
   return std::shared_ptr<const void>(std::make_shared<decltype(all)>(std::move(all)));
 }
 
+void Gpu::expect_transfers(std::span<const std::size_t> bytes) const {
+  if (enter()) pinned_.reserve(bytes);
+}
+
 Status Gpu::write(std::byte* to, std::span<const std::byte> from) const {
   if (from.empty()) return {};
   OCTAVO_CHECK(enter());

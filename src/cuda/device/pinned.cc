@@ -25,6 +25,15 @@ PinnedMemory::Block PinnedMemory::take(std::size_t bytes) {
   return {static_cast<std::byte*>(at), bytes};
 }
 
+void PinnedMemory::reserve(std::span<const std::size_t> bytes) {
+  std::size_t sum = 0;
+  for (const std::size_t b : bytes) sum += std::bit_ceil(std::max(b, kLeast));
+  if (sum > kMostFree / 4) return;
+  std::vector<Block> taken;
+  for (const std::size_t b : bytes) taken.push_back(take(b));
+  for (const Block& b : taken) give(b);
+}
+
 void PinnedMemory::give(Block block) {
   if (block.at == nullptr) return;
   {

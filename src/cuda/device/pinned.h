@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "cuda/device/driver_api.h"
@@ -19,6 +20,8 @@ class PinnedMemory {
   /// The least of the free blocks that are large enough, or a new one, of a power of two unless it is very large, with the GPU's context current. Null where no memory can be pinned.
   [[nodiscard]] Block take(std::size_t bytes);
   void give(Block block);
+  /// Blocks for requests of so many bytes each at a time are free from now on, where they are at most a quarter of what is kept together. The GPU's context is current.
+  void reserve(std::span<const std::size_t> bytes);
 
  private:
   static constexpr std::size_t kMostFree = std::size_t{1} << 30;  ///< bytes that are kept

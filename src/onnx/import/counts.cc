@@ -1,4 +1,5 @@
-// The counts that data decide, as outputs behind those of the model: regions behind them compute only so many elements (region/counted.h).
+// The counts that data decide, as outputs behind those of the model: regions behind them compute only so many elements (region/counted.h). Conditions are counts of 1 or 0.
+#include <set>
 #include <utility>
 
 #include "ir/output_sizes.h"
@@ -6,7 +7,7 @@
 
 namespace octavo::onnx {
 
-// Only counts that the model computes anyway.
+// Only counts that the model computes anyway. A condition that is "not" of another one is published as such, so that the planner finds both.
 void Importer::publish_counts(std::map<ValueId, int>& counts) {
   ir::Graph& g = graph();
   std::vector<char> needed(static_cast<std::size_t>(g.value_capacity()), 0);
@@ -30,6 +31,24 @@ void Importer::publish_counts(std::map<ValueId, int>& counts) {
         g.output_names.push_back(fmt::format("size that {} decides", sizes_.source(g, count)));
       }
       g.sizes.push_back(ir::counter_of(static_cast<int>(number), at->second));
+    }
+  }
+  auto next = static_cast<int>(numbers.size());
+  std::set<std::pair<ValueId, bool>> published;
+  for (const Sizes::Condition& c : sizes_.conditions) {
+    if (needed[static_cast<std::size_t>(c.value)] == 0 || g.is_constant(c.value)) continue;
+    std::set<std::string> origin = g.producer(c.value).origin;
+    if (origin.empty()) {  // an input
+      for (const auto& [user, slot] : g.users(c.value)) origin.insert(g.node(user).origin.begin(), g.node(user).origin.end());
+    }
+    for (const bool holds : {true, false}) {
+      if ((!holds && !c.both) || !published.emplace(c.value, holds).second) continue;
+      const ValueId flag = holds ? c.value : ir::add_inferred(g, Op::logical_not, {c.value}, {}, origin);
+      const ValueId count = ir::add_inferred(g, Op::cast, {flag}, {{"to", std::string(ir::name_of(DType::s64))}}, origin);
+      g.sizes.push_back(ir::counter_of(next++, static_cast<int>(g.outputs.size())));
+      g.outputs.push_back(count);
+      const std::string& name = g.value(c.value).name;
+      g.output_names.push_back(fmt::format("{}condition {}", holds ? "" : "not ", name.empty() ? "of " + *origin.begin() : name));
     }
   }
   for (ir::NodeId id = 0; id < g.node_capacity(); ++id) {  // until now they are the values' ids

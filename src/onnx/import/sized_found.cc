@@ -1,4 +1,5 @@
 // Operators that find elements: NonZero, Compress and Unique. Data decide how many there are.
+#include <algorithm>
 #include <limits>
 
 #include "onnx/import/compose.h"
@@ -11,12 +12,23 @@ Status non_zero(NodeContext& n) {
   Sizes& s = n.importer().sizes();
   const Shape dims = n.shape(0);
   if (dims.empty()) return n.unsupported("NonZero of a scalar; reshape it to one dimension");
-  std::vector<std::size_t> all;
-  for (std::size_t d = 0; d < dims.size(); ++d) all.push_back(d);
-  const ValueId x = s.filled(n, n.in(0), all, 0);
+  // Elements that are there lie in front of the others, where their number is that of the first dimension alone; else zeros take the place of the others.
+  ValueId x = n.in(0), many = ir::kNone;
+  if (s.open(x, 0) && s.extents(x).size() == 1) {
+    many = s.extents(x).at(0);
+    const Sizes::Plain plain(s);
+    Compose c(n);
+    if (const std::int64_t each = ir::count(dims) / std::max<std::int64_t>(dims[0], 1); each != 1)
+      many = c.mul(many, c.integers({}, {each}));
+    OCTAVO_CHECK(c.status());
+  } else {
+    std::vector<std::size_t> all;
+    for (std::size_t d = 0; d < dims.size(); ++d) all.push_back(d);
+    x = s.filled(n, x, all, 0);
+  }
   const Sizes::Plain plain(s);
   Compose c(n);
-  const auto [flat, count] = s.positions(n, c.reshape(x, {ir::count(dims)}), n.in(0));
+  const auto [flat, count] = s.positions(n, c.reshape(x, {ir::count(dims)}), n.in(0), many);
   OCTAVO_CHECK(c.status());
   const std::int64_t room = n.shape_of(flat)[0];
   const Shape strides = ir::dense_strides(dims);
@@ -45,7 +57,7 @@ Status compress(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(1, 1, 1));
   if (n.shape(1)[0] > n.shape_of(x)[static_cast<std::size_t>(axis)])
     return n.bad("the condition has {} elements for {}", n.shape(1)[0], ir::to_string(n.shape_of(x)));
-  const auto [at, count] = s.positions(n, s.filled(n, n.in(1), {0}, 0), n.in(1));
+  const auto [at, count] = s.positions(n, n.in(1), n.in(1), s.open(n.in(1), 0) ? s.extents(n.in(1)).at(0) : ir::kNone);
   (void)count;
   return n.result(n.emit(Op::gather, {x, at}, {{"axis", axis}}));
 }

@@ -75,6 +75,14 @@ class Sizes {
     Bound bound;
   };
   [[nodiscard]] const std::vector<Limit>& limits() const { return limits_; }
+  /// Conditions (bool[]) by which a result is selected of what is computed in all runs: what only such a result needs is left out in the others (plan/layout/gates.h).
+  /// And whether it is needed where the condition does not hold, too.
+  struct Condition {
+    ValueId value;
+    bool both;
+  };
+  std::vector<Condition> conditions = {};
+
   /// The names of bounds that something took.
   std::set<std::string> bounds_taken = {};
 
@@ -89,7 +97,8 @@ class Sizes {
   static double lowest(DType t);
   static double highest(DType t);
   /// The positions of elements that are not 0 of a list, and how many. Lists that are equal by their structure (and `same`) share them.
-  std::pair<ValueId, Number> positions(NodeContext& n, ValueId flags, ValueId same = ir::kNone);
+  /// `many`: how many of the first elements are there (s64[]); kNone: all.
+  std::pair<ValueId, Number> positions(NodeContext& n, ValueId flags, ValueId same = ir::kNone, ValueId many = ir::kNone);
   /// A reshape to `to`, of which dimensions may be sizes: extents of `v` go to dimensions of the result. `to` has rooms, `sizes` those that are open.
   /// Both shapes with a factor of its own in place of each open dimension, so that no other dimension of the same room is taken for it.
   struct Marks {

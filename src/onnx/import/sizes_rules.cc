@@ -110,7 +110,7 @@ Status Sizes::concatenate(NodeContext& n, const std::vector<ValueId>& inputs, st
   return {};
 }
 
-/// Updates that are not there go to a row behind the last one, which is cut off.
+/// Where the number of updates is that of the first dimension alone, the operator takes it. Else updates that are not there go to a row behind the last one, which is cut off.
 Status Sizes::scatter(NodeContext& n, const std::vector<ValueId>& inputs, const Attrs& attrs,
                       std::optional<std::vector<ValueId>>& done) {
   const ir::Graph& g = n.graph();
@@ -128,6 +128,18 @@ Status Sizes::scatter(NodeContext& n, const std::vector<ValueId>& inputs, const 
   if (mask == ir::kNone && !counts_from_end) return {};
   const Plain plain(*this);
   Compose c(n);
+  if (open(inputs[1], 0) && extents(inputs[1]).size() == 1 && rank(g, inputs[1]) > (nd ? 1U : 0U)) {
+    ValueId at = inputs[1];
+    if (counts_from_end) {
+      at = c.cast(at, DType::s64);
+      at = c.where(c.less(at, c.integers({}, {0})), c.add(at, extents(inputs[0]).at(axis)), at);
+    }
+    const ValueId y = c.op(Op::scatter, {inputs[0], at, inputs[2], extents(inputs[1]).at(0)}, attrs);
+    OCTAVO_CHECK(c.status());
+    set(y, extents(inputs[0]));
+    done = {y};
+    return {};
+  }
   Shape shape = n.shape_of(inputs[0]);
   const std::int64_t rows = shape[axis];
   shape[axis] = 1;
@@ -316,7 +328,7 @@ Status Sizes::prepare(NodeContext& n, Op op, std::vector<ValueId>& inputs, Attrs
       }
       return {};
     case Op::non_zero: {
-      inputs[0] = filled(n, x, {0}, 0);
+      if (inputs.size() == 1) inputs[0] = filled(n, x, {0}, 0);
       return {};
     }
     case Op::non_max_suppression: {

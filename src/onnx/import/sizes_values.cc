@@ -151,13 +151,13 @@ std::uint64_t Sizes::structure(const ir::Graph& g, ValueId v) {
   return structure_.at(v);
 }
 
-std::pair<ValueId, Number> Sizes::positions(NodeContext& n, ValueId flags, ValueId same) {
+std::pair<ValueId, Number> Sizes::positions(NodeContext& n, ValueId flags, ValueId same, ValueId many) {
   const std::uint64_t key =
       mixed(structure(n.graph(), same == ir::kNone ? flags : same), static_cast<std::uint64_t>(room(n.graph(), flags, 0)));
   if (const auto at = found_.find(key); at != found_.end()) return at->second;
   const Plain plain(*this);
   Compose c(n);
-  const std::vector<ValueId> out = c.many(Op::non_zero, {flags}, 2);
+  const std::vector<ValueId> out = c.many(Op::non_zero, many == ir::kNone ? std::vector{flags} : std::vector{flags, many}, 2);
   if (!c.ok()) return {ir::kNone, number(0)};
   if (n.graph().is_constant(out[1])) {
     const std::int64_t count = n.graph().payload(out[1]).data<std::int64_t>()[0];

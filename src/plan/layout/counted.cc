@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/output_sizes.h"
+#include "plan/layout/gates.h"
 #include "plan/layout/needs.h"
 #include "region/counted.h"
 #include "region/stage_graph.h"
@@ -52,19 +53,39 @@ std::set<ir::NodeId> fills_behind_counts(const Graph& graph) {
   if (std::none_of(graph.sizes.begin(), graph.sizes.end(), ir::is_counter)) return {};
   NeedFinder finder(graph);
   finder.find();
+  const GateFinder gates(graph);
+  /// The operator that the region in front begins with, as far as first operands say.
+  const auto first_of = [&](ValueId v) {
+    while (ir::has_trait(graph.producer(v).op, ir::kPointwise) && graph.producer(v).inputs[0] != ir::kNone)
+      v = graph.producer(v).inputs[0];
+    return graph.producer(v).op;
+  };
+  /// Does an operator compute the value, but for what is computed element by element behind it?
+  const auto behind_operator = [&](ValueId value) {
+    std::vector<ValueId> open{value};
+    std::set<ValueId> seen;
+    while (!open.empty()) {
+      const ValueId v = open.back();
+      open.pop_back();
+      if (v == ir::kNone || !seen.insert(v).second) continue;
+      const Node& n = graph.producer(v);
+      if (ir::has_trait(n.op, ir::kAnchor)) return true;
+      if (ir::has_trait(n.op, ir::kPointwise) && !gates.selects(n)) open.insert(open.end(), n.inputs.begin(), n.inputs.end());
+    }
+    return false;
+  };
   std::set<ir::NodeId> out;
   for (const ir::NodeId id : graph.order()) {
     const Node& n = graph.node(id);
     if (n.op != Op::where && n.op != Op::logical_and) continue;
+    if (gates.selects(n) && std::any_of(n.inputs.begin() + 1, n.inputs.end(), behind_operator)) out.insert(id);
     const Needs& all = finder.of(n.outputs[0]);
-    for (ValueId v : n.inputs) {
+    for (const ValueId v : n.inputs) {
       const Needs& some = finder.of(v);
       bool fewer = false;
       for (std::size_t d = 0; d < some.size() && some.size() == all.size(); ++d)
         fewer = fewer || (some[d].kind == Need::Kind::some && all[d].kind == Need::Kind::all);
-      while (fewer && ir::has_trait(graph.producer(v).op, ir::kPointwise) && graph.producer(v).inputs[0] != ir::kNone)
-        v = graph.producer(v).inputs[0];  // what the region in front begins with, as far as first operands say
-      const Op op = graph.producer(v).op;
+      const Op op = fewer ? first_of(v) : Op::input;
       if (fewer && (op == Op::conv || op == Op::conv_transpose || op == Op::gemm || op == Op::matmul || op == Op::roi_align))
         out.insert(id);
     }
@@ -89,12 +110,35 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
     if (plan.buffers[b].kind == region::BufferKind::output && plan.buffers[b].space == region::kHost)
       buffer_of[plan.buffers[b].binding] = static_cast<region::BufferId>(b);
   }
+  const GateFinder gates(graph, whole);
+  const auto known_before = [&](std::size_t i, int output) {
+    const auto buffer = buffer_of.find(output);
+    return buffer != buffer_of.end() && stored_by(plan, buffer->second) < i ? std::optional(buffer->second) : std::nullopt;
+  };
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& r = plan.regions[i];
     if (r.device != region::kHost || r.graph_outputs.empty() || region::results_of(r).size() != r.graph_outputs.size()) continue;
+    if (const auto gate = gates.output_of(r.graph_outputs)) {  // all of it or nothing
+      if (const auto count = known_before(i, *gate)) {
+        r.count = *count, r.count_times = r.count_per = 1;
+        for (region::Stage& s : r.stages) s.counted = -1;
+        continue;
+      }
+    }
     std::optional<Extent> extent;
     std::vector<std::size_t> where;
-    for (const ValueId v : r.graph_outputs) {
+    if (region::searches_counted(r)) {  // as many as it reads; of its results, which say how many there are, readers need fewer
+      const auto known = std::find_if(r.graph_outputs.begin(), r.graph_outputs.end(), [](ValueId v) { return v != ir::kNone; });
+      if (known == r.graph_outputs.end()) continue;
+      const Node& n = graph.producer(*known);
+      const auto all_read = [&](ValueId v) {
+        return v != ir::kNone && !finder.of(v).empty() && finder.of(v)[0].kind == Need::Kind::all;
+      };
+      if (n.inputs.size() < 2 || std::any_of(n.outputs.begin(), n.outputs.end(), all_read)) continue;
+      extent = finder.extent_of(n.inputs[1]);
+      where.assign(r.graph_outputs.size(), 0);
+    }
+    for (const ValueId v : where.empty() ? r.graph_outputs : std::vector<ValueId>()) {
       if (v == ir::kNone) break;
       const Needs& needs = finder.of(v);
       const ir::Shape& dims = graph.type(v).shape;
@@ -106,15 +150,14 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
     }
     if (where.size() != r.graph_outputs.size()) continue;
     const auto output = finder.output_of(*extent);
-    if (!output || !buffer_of.contains(output->first)) continue;
-    const region::BufferId count = buffer_of.at(output->first);
-    if (stored_by(plan, count) >= i) continue;
-    const auto dims = region::counted_dims(r, where);
+    const auto count = output ? known_before(i, output->first) : std::nullopt;
+    if (!count) continue;
+    const auto dims = region::searches_counted(r) ? std::optional(std::vector<int>{0}) : region::counted_dims(r, where);
     if (!dims || packs_counted(r, *dims, plan)) continue;
     constexpr std::int64_t kMostFactor = 1 << 28;
     const auto& [times, per] = std::pair(output->second.times, output->second.per);
     if (times > kMostFactor || per > kMostFactor) continue;
-    r.count = count;
+    r.count = *count;
     r.count_times = static_cast<std::int32_t>(times), r.count_per = static_cast<std::int32_t>(per);
     for (std::size_t s = 0; s < r.stages.size(); ++s) r.stages[s].counted = (*dims)[s];
     if (!region::clipped(r, 1)) r.count = -1;

@@ -16,10 +16,11 @@ namespace octavo::plan {
 [[nodiscard]] bool counts(const std::vector<const region::Provider*>& providers);
 
 /// The nodes that put something behind the elements that count, for readers of all of them, where a heavy operator in front of them computes fewer if they are regions
-/// of their own. Empty where nothing is counted.
+/// of their own; and selections of what an operator computes in some runs only. Empty where nothing is counted.
 [[nodiscard]] std::set<ir::NodeId> fills_behind_counts(const ir::Graph& graph);
 
-/// Notes in each region of a finished plan which dimension is counted, and by what (region::Region::count). `graph`: the plan's. Regions are left as they are where
+/// Notes in each region of a finished plan which dimension is counted, or that all of it is left out in some runs (plan/layout/gates.h), and by what
+/// (region::Region::count). `graph`: the plan's. Regions are left as they are where
 /// more is read, where the elements do not lie in front of all others, or where the count is known only later.
 void mark_counted(region::Plan& plan, const ir::Graph& graph);
 

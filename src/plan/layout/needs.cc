@@ -59,10 +59,6 @@ class NeedFinder::Finder {
     return std::pair(output, scaled(e, says.per, says.times));
   }
 
- private:
-  [[nodiscard]] const ir::Shape& shape(ValueId v) const { return g_.type(v).shape; }
-  [[nodiscard]] std::size_t rank(ValueId v) const { return shape(v).size(); }
-
   /// A number that a run computes: what it is a multiple of.
   [[nodiscard]] Extent extent_of(ValueId v) const {
     Extent e{v, 1, 1};
@@ -81,6 +77,10 @@ class NeedFinder::Finder {
       e = {other, e.times * factor, 1};
     }
   }
+
+ private:
+  [[nodiscard]] const ir::Shape& shape(ValueId v) const { return g_.type(v).shape; }
+  [[nodiscard]] std::size_t rank(ValueId v) const { return shape(v).size(); }
 
   void join(ValueId v, const Needs& n) {
     if (v == ir::kNone || g_.is_constant(v)) return;
@@ -311,7 +311,14 @@ class NeedFinder::Finder {
       case Op::roi_align:
         if (i > 0 && !all.empty()) all[0] = r[0];
         return all;
+      case Op::non_zero:
+        if (i == 0 && n.inputs.size() > 1) all[0] = Need::some(extent_of(n.inputs[1]));
+        return all;
       case Op::scatter:  // what does not count goes to a row that is cut off
+        if (n.inputs.size() > 3 && (i == 1 || i == 2)) {
+          all[0] = Need::some(extent_of(n.inputs[3]));
+          return all;
+        }
         for (std::size_t d = 0; i == 2 && d < all.size(); ++d) all[d] = said(n, d);
         return i == 0 ? r : all;
       case Op::non_max_suppression:
@@ -336,6 +343,10 @@ void NeedFinder::find(const std::set<ValueId>& whole) {
 
 const Needs& NeedFinder::of(ValueId v) const {
   return finder_->of(v);
+}
+
+Extent NeedFinder::extent_of(ValueId v) const {
+  return finder_->extent_of(v);
 }
 
 std::optional<std::pair<int, Extent>> NeedFinder::output_of(const Extent& e) const {

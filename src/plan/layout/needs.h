@@ -43,6 +43,8 @@ class NeedFinder {
   void find(const std::set<ir::ValueId>& whole = {});
   /// Empty: nothing reads it.
   [[nodiscard]] const Needs& of(ir::ValueId v) const;
+  /// What the number v, an s64[] of the graph, is a multiple of.
+  [[nodiscard]] Extent extent_of(ir::ValueId v) const;
   /// The output of the graph that says the count, and what is to be done with its value.
   [[nodiscard]] std::optional<std::pair<int, Extent>> output_of(const Extent& e) const;
 

@@ -55,6 +55,11 @@ std::vector<NodeId> small_operands_first(const Graph& g) {
     }
   };
   for (const ValueId v : g.inputs) visit(g.value(v).producer);
+  if (const std::vector<NodeId> counts = ir::count_nodes(g); !counts.empty()) {  // first, as in Graph::order
+    for (const NodeId id : g.order()) {
+      if (std::find(counts.begin(), counts.end(), id) != counts.end()) visit(id);
+    }
+  }
   for (const ValueId v : g.outputs) visit(g.value(v).producer);
   return out;
 }

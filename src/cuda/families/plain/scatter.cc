@@ -73,9 +73,13 @@ std::string combined(Combine how, bool real, ir::DType type) {
 
 class ScatterFamily final : public PlainFamily {
  public:
-  ScatterFamily() : PlainFamily("scatter", {ir::Op::scatter}, 3) {}
+  ScatterFamily() : PlainFamily("scatter", {ir::Op::scatter}, 0) {}
 
-  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override { return std::vector<ir::Shape>{s.anchor.inputs[0].dims}; }
+  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override {
+    const std::size_t n = s.anchor.inputs.size();
+    if (n != 3 && n != 4) return fail(ErrorKind::bad_engine, fmt::format("scatter of {} operands", n));
+    return std::vector<ir::Shape>{s.anchor.inputs[0].dims};
+  }
 
   Result<PlainText> text(const Stage& s) const override {
     const region::TensorRef &x = s.anchor.inputs[0], &update = s.anchor.inputs[2];
@@ -103,25 +107,38 @@ class ScatterFamily final : public PlainFamily {
         "{0}ll;\n"
         "  (void)ends, (void)before;\n",
         to.rows);
+    // Updates that are not there are left out: their threads return at once.
+    std::string there;
+    if (s.anchor.inputs.size() == 4) {
+      const ir::Shape& ids = s.anchor.inputs[1].dims;
+      const std::int64_t rows = ids.empty() ? 1 : ids[0];
+      t.functions += fmt::format(
+          "OCTAVO_DEVICE long long octavo_there(const OctavoTensors& t) {{ return min(max(octavo_x3(t, 0), 0ll), {}ll) * {}ll; "
+          "}}\n",
+          rows, rows == 0 ? 0 : to.units / rows);
+      there = "  if (u >= octavo_there(t)) return;\n";
+    }
     PlainPass copy, choose, write;
     copy.threads = ir::count(x.dims);
     copy.body = table + fmt::format("  {}\n  if (i < {}ll) chosen[i] = meeting[i] = ends[i] = 0;\n", move(0, "i", "i"), to.rows);
     t.passes = {copy};
     if (to.units == 0 || to.rows == 0) return t;
     choose.threads = to.units;
-    choose.body =
-        table + fmt::format(R"(  const long long row = octavo_row(t, i);
+    choose.body = (there.empty() ? "" : "  const long long u = i;\n" + there) + table +
+                  fmt::format(R"(  const long long row = octavo_row(t, i);
   if (row < 0) return;
   octavo_atomic_max(chosen + row, (int)({}));
   octavo_atomic_add(meeting + row, 1);
 {}
 )",
-                            how == Combine::none ? "i + 1" : "kUnits - i",
-                            how == Combine::none ? "" : "  before[i] = octavo_atomic_exchange(ends + row, (int)(i + 1));");
+                              how == Combine::none ? "i + 1" : "kUnits - i",
+                              how == Combine::none ? "" : "  before[i] = octavo_atomic_exchange(ends + row, (int)(i + 1));");
     write.threads = to.units * to.inner;
-    write.body =
-        table +
-        "  const long long u = i / kInner, row = octavo_row(t, u), to = row * kInner + i % kInner;\n  if (row < 0) return;\n";
+    write.body = table +
+                 (there.empty() ? "  const long long u = i / kInner, row = octavo_row(t, u), to = row * kInner + i % kInner;\n"
+                                : "  const long long u = i / kInner;\n" + there +
+                                      "  const long long row = octavo_row(t, u), to = row * kInner + i % kInner;\n") +
+                 "  if (row < 0) return;\n";
     if (how == Combine::none) {
       write.body += "  (void)meeting;\n  if (chosen[row] == (int)(u + 1)) " + move(2, "to", "i") + "\n";
     } else {

@@ -1,5 +1,5 @@
 // If, Loop and Scan. With a condition, a trip count or a length known at import the branch taken or the steps are lowered in place
-// of the node. A branch that depends on data is computed both ways and selected from; so is each step of a Loop whose steps data decide, up to a bound.
+// of the node. A branch that depends on data is lowered both ways and selected from; so is each step of a Loop whose steps data decide, up to a bound.
 #include <algorithm>
 #include <array>
 
@@ -41,6 +41,8 @@ Status branch(NodeContext& n) {
   OCTAVO_TRY(const std::vector<ValueId> a, inline_branch(n, *yes, "/then/"));
   OCTAVO_TRY(const std::vector<ValueId> b, inline_branch(n, *no, "/else/"));
   const ValueId condition = c.reshape(n.in(0), {});
+  OCTAVO_CHECK(c.status());
+  n.importer().sizes().conditions.push_back({condition, true});
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == ir::kNone || b[i] == ir::kNone)
       return n.unsupported("its condition \"{}\" is computed at run time and its branches give a sequence (\"{}\")",
@@ -56,7 +58,7 @@ Status branch(NodeContext& n) {
     n.set(i, chosen);
   }
   OCTAVO_CHECK(c.status());
-  n.note("the condition is computed at run time: both branches are computed");
+  n.note("the condition is computed at run time: both branches are lowered, and one of them is selected");
   return {};
 }
 

@@ -1,4 +1,5 @@
-// Loop: its steps are lowered one after the other in place of the node. Where data decide how many there are, as many as there can be are lowered.
+// Loop: its steps are lowered one after the other in place of the node. Where data decide how many there are, as many as there can be are lowered, and a run leaves out
+// the work of those that do not happen (plan/layout/gates.h).
 #include <algorithm>
 #include <optional>
 
@@ -24,7 +25,7 @@ namespace {
 
 constexpr std::int64_t kMostUnasked = 10000;  ///< nodes of steps that may not happen
 
-/// A Loop while it is unrolled. Steps that data decide are computed all the same, and their results are taken where the step is one of the run's.
+/// A Loop while it is unrolled. Results of steps that data decide are taken where the step is one of the run's.
 class Unrolled {
  public:
   Unrolled(NodeContext& n, const pb::GraphProto& body) : n_(n), body_(body), c_(n) {}
@@ -47,6 +48,8 @@ class Unrolled {
   Status give();
   /// Does step `at` happen? bool[]; kNone: yes.
   ValueId happens(std::int64_t at);
+  /// The row that a step collects, where the step happens.
+  ValueId taken_row(ValueId row);
   tl::unexpected<Error> endless(std::string_view what) {
     return n_.unsupported("data decide {}, and more than {} nodes would be unrolled for steps that may not happen; {}", what,
                           kMostUnasked, bound_advice(n_));
@@ -135,6 +138,12 @@ ValueId Unrolled::happens(std::int64_t at) {
   return out;
 }
 
+/// Rows behind the last one are cut off: that this one is selected says that nothing needs it in other runs.
+ValueId Unrolled::taken_row(ValueId row) {
+  if (active_ == ir::kNone || n_.graph().is_constant(row) || n_.type_of(row).dtype != DType::f32) return row;
+  return c_.where(active_, row, c_.number(0, row));
+}
+
 /// Tensors that the step appends: the first ones are those that steps that happened appended, because none happens behind one that does not.
 Status Unrolled::take_sequence(State& state, const std::string& name, std::size_t i) {
   const Importer::Sequence after = *n_.importer().sequence(name);
@@ -187,7 +196,7 @@ Status Unrolled::step(std::int64_t at) {
     if (row.value == ir::kNone) return n_.unsupported("output {} collects sequences", states_.size() + i);
     if (active_ != ir::kNone && n_.importer().sizes().open(row.value))
       return n_.unsupported("output {} collects tensors whose size data decide, in steps that data decide", states_.size() + i);
-    rows_[i].push_back(row.value);
+    rows_[i].push_back(taken_row(row.value));
     row_types_[i] = row.type;
   }
   if (active_ == ir::kNone) {
@@ -253,7 +262,7 @@ Status Unrolled::give() {
     n_.declare(at, row_types_[i]);
   }
   n_.note(done.known() ? fmt::format("unrolled: {} steps", steps_)
-                       : fmt::format("unrolled: {} steps, of which data decide how many count; all are computed", steps_));
+                       : fmt::format("unrolled: {} steps, of which data decide how many happen", steps_));
   return c_.status();
 }
 
@@ -263,6 +272,9 @@ Status Unrolled::run() {
   for (; !stopped_ && steps_ < most_; ++steps_) {
     if (trips_ && trips_->most <= static_cast<double>(steps_)) break;
     active_ = happens(steps_);
+    for (const ValueId condition : {go_, active_}) {
+      if (condition != ir::kNone) n_.importer().sizes().conditions.push_back({condition, false});
+    }
     if (go_ != ir::kNone && !bound_ && (!trips_ || trips_->most > static_cast<double>(unasked()))) return endless("its condition");
     OCTAVO_CHECK(c_.status());
     OCTAVO_CHECK(step(steps_));
