@@ -8,23 +8,13 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "cpu/matmul_scene.h"
 #include "cpu/provider.h"
-#include "cpu/scalar_region.h"
 
 namespace octavo::testing {
 namespace {
 
-using ir::DType;
-using program::Op;
-using region::BufferKind;
-using Shape = ir::Shape;
-
-struct Sizes {
-  Shape left, right;
-};
-struct Layout {
-  std::vector<int> left, right;
-};
+using namespace matmul;
 
 class MatmulBf16 : public ::testing::TestWithParam<const char*> {
  protected:
@@ -36,16 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Level, MatmulBf16, ::testing::Values("avx512bf16", "amx
 /// A product whose sums are scaled, and stored as floats or rounded to bfloat16.
 void set(Scene& s, const Sizes& n, const Layout& layout, bool rounds, int gap = 0, BufferKind right = BufferKind::arena) {
   region::Stage& st = s.stage();
-  Shape space = n.left.size() > n.right.size() ? n.left : n.right;
-  for (std::size_t d = 0; d + 2 < space.size(); ++d) {
-    for (const Shape* x : {&n.left, &n.right}) {
-      const std::size_t less = space.size() - x->size();
-      if (d >= less && (*x)[d - less] != 1) space[d] = (*x)[d - less];
-    }
-  }
-  space[space.size() - 2] = n.left[n.left.size() - 2];
-  space.back() = n.right.back();
-  st.space = space;
+  const Shape space = st.space = product_space(n);
   st.anchor.op = ir::Op::matmul;
   st.anchor.inputs = {s.tensor(DType::bf16, n.left, BufferKind::arena, layout.left, gap, 1.0F),
                       s.tensor(DType::bf16, n.right, right, layout.right, gap, 1.0F)};

@@ -5,23 +5,13 @@
 
 #include <array>
 
+#include "cpu/matmul_scene.h"
 #include "cpu/provider.h"
-#include "cpu/scalar_region.h"
 
 namespace octavo::testing {
 namespace {
 
-using ir::DType;
-using program::Op;
-using region::BufferKind;
-using Shape = ir::Shape;
-
-struct Sizes {
-  Shape left, right;
-};
-struct Layout {
-  std::vector<int> left, right;
-};
+using namespace matmul;
 
 class MatmulCodes : public ::testing::TestWithParam<const char*> {
  protected:
@@ -41,16 +31,7 @@ region::TensorRef codes(Scene& s, Shape dims, const std::vector<int>& order, std
 /// A product whose sums are scaled and stored as floats, or rounded to codes.
 void set(Scene& s, const Sizes& n, const Layout& layout, std::array<std::int32_t, 2> zero, bool rounds, int gap = 0) {
   region::Stage& st = s.stage();
-  Shape space = n.left.size() > n.right.size() ? n.left : n.right;
-  for (std::size_t d = 0; d + 2 < space.size(); ++d) {
-    for (const Shape* x : {&n.left, &n.right}) {
-      const std::size_t less = space.size() - x->size();
-      if (d >= less && (*x)[d - less] != 1) space[d] = (*x)[d - less];
-    }
-  }
-  space[space.size() - 2] = n.left[n.left.size() - 2];
-  space.back() = n.right.back();
-  st.space = space;
+  const Shape space = st.space = product_space(n);
   st.anchor.op = ir::Op::matmul;
   st.anchor.integer = true;
   st.anchor.inputs = {codes(s, n.left, layout.left, zero[0], gap), codes(s, n.right, layout.right, zero[1], gap)};

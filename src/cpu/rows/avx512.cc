@@ -13,6 +13,9 @@ namespace {
 // clang-format off
 #include "cpu/block/vec_avx512.inc"
 #include "cpu/rows/detection.inc"
+#include "cpu/rows/sums.inc"
+#include "cpu/rows/arg_max.inc"
+#include "cpu/rows/softmax.inc"
 #include "cpu/rows/rows.inc"
 #include "cpu/rows/attention.inc"
 #include "cpu/rows/winograd.inc"

@@ -9,6 +9,9 @@ namespace {
 // clang-format off
 #include "cpu/block/vec_portable.inc"
 #include "cpu/rows/detection.inc"
+#include "cpu/rows/sums.inc"
+#include "cpu/rows/arg_max.inc"
+#include "cpu/rows/softmax.inc"
 #include "cpu/rows/rows.inc"
 #include "cpu/rows/attention.inc"
 // clang-format on
