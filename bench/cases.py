@@ -234,6 +234,7 @@ def main():
     parser.add_argument("--only", type=lambda t: t.split(","), help="cases by number: C1,C9")
     parser.add_argument("--threads", type=int, default=1)
     counterparts.arguments(parser)
+    parser.add_argument("--write", action="store_true", help="write the documents")
     parser.set_defaults(pairs=10, models=counterparts.ROOT / "build/bench_cases")
     args = parser.parse_args()
     counterparts.finish(args)

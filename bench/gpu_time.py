@@ -1,5 +1,10 @@
-"""How the scripts about GPUs time PyTorch."""
+"""How the scripts about GPUs time PyTorch: alone (median_ms), or in turns with Octavo's engines, round after round (serve, Torch, rounds)."""
+import json
+import select
 import statistics
+import subprocess
+import sys
+import time
 
 
 def median_ms(run, x):
@@ -18,3 +23,74 @@ def median_ms(run, x):
         end.synchronize()
         times.append(begin.elapsed_time(end))
     return statistics.median(times)
+
+
+def serve(run, x):
+    """In a process of its own: compiles, says so, then measures once for each line that it reads. Between the lines the GPU is free."""
+    import torch
+
+    ms = median_ms(run, x)
+    print(json.dumps({"ms": ms, "gpu": torch.cuda.get_device_name()}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"ms": median_ms(run, x)}), flush=True)
+
+
+class Torch:
+    """A process that serves. `error`: why it does not (then `ms` returns None)."""
+
+    def __init__(self, words, environment, seconds):
+        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
+        self.error, self.first = None, None
+        self.first = self.answer(seconds)
+        if self.first is None:
+            self.error = f"no answer in {seconds:.0f} s" if self.process.poll() is None else self.process.stderr.read().strip()[-300:]
+            self.close()
+
+    def answer(self, seconds):
+        """The next line of JSON, or None."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and select.select([self.process.stdout], [], [], left)[0]:
+            line = self.process.stdout.readline()
+            if line.startswith("{"):
+                return json.loads(line)
+            if not line:
+                break
+        return None
+
+    def ms(self):
+        """One round."""
+        if self.error:
+            return None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        found = self.answer(60)
+        return found["ms"] if found else None
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def rounds(torch, engines, bench, count, left):
+    """{form: {"octavo": [ms], "torch": [ms]}} of the engines {form: file}: in each round PyTorch, then every engine in a process of its own, which `bench` measures.
+    None where there was no time for all rounds, which `left` tells in seconds, or PyTorch failed."""
+    found = {form: {"octavo": [], "torch": []} for form in engines}
+    for _ in range(count):
+        if left() < 4 * (len(engines) + 1):
+            return None
+        other = torch.ms()
+        if other is None:
+            return None
+        for form, engine in engines.items():
+            found[form]["octavo"].append(bench(engine))
+            found[form]["torch"].append(other)
+    return found
+
+
+def device():
+    """The GPU and its driver, in words."""
+    words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return ", driver ".join(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", "))
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return None
