@@ -1,25 +1,24 @@
 """Measures everything that README and the reference pages show, at one commit, with one command: every script with its best settings for this machine, into records named by it.
 
-usage: everything.py [--plan] [--budget MINUTES] [--only NAME,NAME] [--work DIR] [--out DIR] [--octavo COMMAND] [--rounds N] [--seconds S]
+usage: everything.py [--plan | --prepare] [--budget MINUTES] [--only NAME,NAME] [--work DIR] [--out DIR] [--octavo COMMAND] [--rounds N] [--seconds S]
+       everything.py --prepare     makes the models that CPU rows measure, which needs no build
        everything.py --publish     writes the tables of all pages and the picture from the records, and shortens docs/lab/records/unrecorded.txt
 
 --plan prints what would be measured, with the minutes expected, and measures nothing. --budget begins nothing that does not fit; rows come in the order of their importance. What is recorded
 at this commit is not measured again, and the rounds of a measurement that was stopped are kept in --work: the same command goes on. A round that was interrupted is dropped for all rows.
 
 Which rows: a machine with N cores and the instructions LEVEL (amx, vnni, avx2) has the rows LEVEL-N; one with more than two cores LEVEL-2 too, on two of them; one with more than AVX2 also
-avx2-2, where Octavo (OCTAVO_CPU) and OpenVINO (ONEDNN_MAX_CPU_ISA) use nothing beyond it (ONNX Runtime cannot be told to and is left out); one with a GPU the rows of its name.
+(without AMX) avx2-2, where Octavo (OCTAVO_CPU) and OpenVINO (ONEDNN_MAX_CPU_ISA) use nothing beyond it (ONNX Runtime cannot be told to and is left out); one with a GPU the rows of its name. With eight cores and more, rows of one and two
+threads are measured four networks at a time, each on two cores of its own; the engines of a row still take turns.
 
 It refuses a tree with changes in sources or bench/, a binary that is older than the sources, and, where there is no checkout, to run without OCTAVO_COMMIT. A row whose Python packages are
 missing is named. Needs numpy and onnx; the peers onnxruntime and openvino; serving requirements-serving.txt and the Python module; the GPU rows PyTorch, torchvision, transformers.
 """
 import argparse
-import collections
-import importlib.machinery
+import concurrent.futures
 import json
 import os
 import pathlib
-import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -28,100 +27,9 @@ import time
 import figures
 import gpu_time
 import parity
+from everything_rows import NETS, PARITY, command_of, missing, steps_here
 
 ROOT, HERE = figures.ROOT, pathlib.Path(__file__).resolve().parent
-CAP = {"OCTAVO_CPU": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
-PEERS = ("onnx", "onnxruntime", "openvino")
-GPU = ("onnx", "torch", "torchvision", "transformers", "onnxruntime")
-NETWORKS = ("vit_b_16:64", "bert128:32", "efficientnet_b0:32", "mobilenet_v3_large:8", "vit_b_16:1", "bert128:1", "convnext_tiny:8", "inception_v3:8", "swin_t:1", "densenet121:8")
-
-# words: what the script is called with; {work}, {seconds}, {rounds}, {left} are filled in. by_round: the script adds one round a call to its --json.
-Step = collections.namedtuple("Step", "record importance minutes script words needs by_round environment cpus", defaults=((), False, {}, None))
-
-
-def level():
-    """The instructions that decide about int8 kernels."""
-    flags = set(re.search(r"^flags\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)[1].split())
-    return "amx" if "amx_int8" in flags else "vnni" if "avx512_vnni" in flags else "avx2"
-
-
-def cpu_steps(name, cores, cpus, minor):
-    """The rows of a machine; `minor`: the two cores of a larger one, of which only what differs is measured."""
-    peers = ["--models", "{work}/models", "--seconds", "{seconds}"]
-    threads = f"{cores}"
-    forms = ["--forms", "residual,outputs,inputs,uint8,float,bfloat16"]
-    trained = "mobilenetv,squeezenet,resnet20,resnet56,tinycnn,yolox,nanodet,unet_small,ppocr,retina,yunet,_like"
-    steps = [
-        Step(f"int8-threads-{name}", 4, 5, "peers.py", [*peers, "--configs", f"{threads}x1", "--forms", "residual,outputs,inputs,uint8", "--no-agree"], PEERS, True),
-        Step(f"float-threads-{name}", 6, 5, "floats.py", [*peers, "--threads", threads, "--nets", trained], (*PEERS, "PIL"), True),
-    ]
-    if not minor:
-        bfloat16 = ["--precision", "bf16", "--nets", "resnet50,mobilenet_v2,unet_small,yolox,_like"]
-        steps += [
-            Step(f"int8-{name}", 1, 10, "peers.py", [*peers, "--configs", "1x1", *forms], PEERS, True),
-            Step(f"float-{name}", 2, 6, "floats.py", [*peers, "--threads", "1", "--nets", trained], (*PEERS, "PIL"), True),
-            Step(f"bfloat16-{name}", 3, 4, "floats.py", [*peers, "--threads", "1", *bfloat16], (*PEERS, "PIL"), True),
-            Step(f"parity-{name}", 3, 7, "parity.py", ["--models", "{work}/parity", "--json", "{json}", "--nets", "resnet50,mobilenet_v2,resnet20,yolox_nano", "--threads", "1", "--pairs", "12", "--seconds", "0.1",
-                                                      "--only-styles", "--no-check", "--minutes", "{minutes}"], ("onnx", "onnxruntime")),
-            Step(f"precisions-{name}", 5, 3, "precisions.py", ["--models", "{work}/models", "--nets", "resnet50,mobilenet_v2", "-s", "{seconds}", "-r", "{rounds}"], ("onnx",)),
-            Step(f"build-times-{name}", 5, 2, "build_times.py", ["measure", "{json}", "--models", "{work}/models", "--only", "mobilenetv2,yolox,unet_small,ppocrv3_det_op14,resnet50"], ("onnx", "onnxruntime")),
-            Step(f"real-{name}", 8, 12, "peers.py", [*peers, "--real", "--configs", "1x1", "--no-agree"], (*PEERS, "PIL"), True),
-            Step(f"accuracy-{name}", 7, 6, "accuracy.py", ["--build", "{build}", "--forms", "table default,JSON and float model,Q/DQ nearest,Q/DQ default"]),
-        ]
-        serve = ["{data}/models/mobilenetv2_qdq_perchannel_s8.onnx", "--seconds", "3", "--rounds", "{rounds}", "--timing-cache", "{work}/serve.times"]
-        steps += [Step(f"serve-{kind}-{name}", 5, 2, "serve.py", [*serve, *more], ("octavo", "numpy", *packages))
-                  for kind, more, packages in (("http", [], ()), ("grpc", ["--grpc"], ("tritonclient",)))]
-    return [s._replace(cpus=cpus) for s in steps]
-
-
-def capped_steps(cpus):
-    """What AVX2 alone gives, beside OpenVINO held to it."""
-    common = ["--models", "{work}/models", "--seconds", "{seconds}"]
-    steps = [Step("int8-avx2-2", 4, 6, "peers.py", [*common, "--configs", "1x1", "--forms", "residual,outputs,inputs,uint8", "--peers", "octavo,openvino", "--no-agree"], PEERS, True),
-             Step("float-avx2-2", 6, 4, "floats.py", [*common, "--threads", "1", "--nets", "mobilenetv,resnet20,yolox,nanodet,unet_small,ppocr,bert_like,vit_like", "--engines", "octavo,openvino"],
-                  (*PEERS, "PIL"), True)]
-    return [s._replace(cpus=cpus, environment=CAP) for s in steps]
-
-
-def gpu_steps(name):
-    folder = "{work}/gpu"
-    return [Step(f"gpu-networks-{name}", 1, 9, "gpu_networks.py", [folder, *NETWORKS, "--forms", "float16,int8", "--octavo", "{octavo}", "--json", "{json}", "--rounds", "{rounds}", "--seconds",
-                                                                  "{left}", "--out", "{work}/gpu-networks"], GPU),
-            Step(f"gpu-parity-{name}", 4, 2, "gpu_parity.py", ["{work}/models", "--make", "--nets", "resnet50,mobilenet_v2", "--styles", "residual,inputs", "--batches", "1,64", "--effort", "1", "--cache",
-                                                              "{work}/gpu.times", "--pairs", "{rounds}"], ("onnx", "onnxruntime")),
-            Step(f"gpu-encoders-{name}", 6, 6, "gpu_transformers.py", [folder, "--rounds", "{rounds}", "--seconds", "{left}", "--out", "{work}/gpu-encoders"], ("onnx", "torch"))]
-
-
-def steps_here():
-    """All rows of this machine, the most important first."""
-    kind, cpus = level(), sorted(os.sched_getaffinity(0))
-    two = parity.quiet_cores(2)
-    steps = cpu_steps(f"{kind}-{len(cpus)}", len(cpus), cpus, False)
-    if len(cpus) > 2:
-        steps += cpu_steps(f"{kind}-2", 2, two, True)
-    if kind != "avx2":
-        steps += capped_steps(two)
-    if gpu := gpu_time.device():
-        steps += gpu_steps(re.sub(r"[^a-z0-9]+", "-", re.sub(r"^NVIDIA ", "", gpu.split(",")[0])).lower() if not re.search(r"[AHBL]\d+", gpu) else re.search(r"[AHBL]\d+", gpu)[0].lower())
-    return sorted(steps, key=lambda s: s.importance)
-
-
-def missing(step):
-    """The packages that a row needs and this Python does not have (files here have the names of packages)."""
-    found = [m for m in step.needs if importlib.machinery.PathFinder.find_spec(m, [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]) is None]
-    return found
-
-
-def command_of(step, fill, rounds):
-    """The script's command for the record: without folders, and with the rounds of all calls."""
-    said = [f"bench/{step.script}"]
-    for word in step.words:
-        if any(f"{{{key}}}" in word for key in ("work", "json", "left", "minutes", "octavo", "build")):
-            if said[-1].startswith("--"):
-                said.pop()
-        else:
-            said.append(word.replace("{data}/models/", "").format(**fill))
-    return shlex.join(said + (["--rounds", str(rounds)] if step.by_round else []))
 
 
 def python_of(args):
@@ -159,15 +67,15 @@ class Run:
             file.write_text(json.dumps(results), encoding="utf-8")
         return n
 
-    def call(self, step, *more):
-        """One call of a row's script; whether it did what it should."""
+    def call(self, step, *more, said=None):
+        """One call of a row's script; whether it did what it should. `said`: the command for the record."""
         a = self.args
         fill = {"work": a.work, "seconds": a.seconds, "rounds": a.rounds, "left": max(10, int(self.left())), "minutes": max(0.1, self.left() / 60 - 0.7), "json": self.json(step),
                 "octavo": a.octavo, "build": pathlib.Path(a.octavo).resolve().parents[1], "data": os.environ.get("OCTAVO_TEST_DATA", str(ROOT / "../shared"))}
         words = [w.format(**fill) for w in step.words]
         words += [] if step.script in ("accuracy.py", "gpu_networks.py", "gpu_transformers.py") else ["--octavo", str(a.octavo)]
         environment = {**os.environ, **step.environment, "OCTAVO_RECORDS": str(figures.RECORDS), "PYTHONUNBUFFERED": "1",
-                       "OCTAVO_RECORD_COMMAND": command_of(step, fill, a.rounds), "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), python_of(a)]))}
+                       "OCTAVO_RECORD_COMMAND": said or command_of(step, fill, a.rounds), "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), python_of(a)]))}
         self.prepare(step)
         with open(a.work / f"{step.record}.log", "a", encoding="utf-8") as log:
             try:
@@ -190,17 +98,42 @@ class Run:
     def measure(self, step):
         if not step.by_round:
             return self.call(step, "--record", step.record)
+        done = self.beside(step) if step.lanes and len(step.cpus) >= 2 * len(step.lanes) else self.rounds(step)
+        return done and self.call(step, "--json", self.json(step), "--rounds", 0, "--record", step.record)
+
+    def beside(self, step):
+        """The rounds of a row's networks, beside each other; then in one file."""
+        prepare(self.args.work, (step.script,))
+        cores = parity.quiet_cores(2 * len(step.lanes))
+        lanes = [step._replace(record=f"{step.record}~{i}", words=[*step.words, "--nets", nets], cpus=cores[2 * i:2 * i + 2]) for i, nets in enumerate(step.lanes)]
+        said = command_of(step, {"seconds": self.args.seconds, "rounds": self.args.rounds}, self.args.rounds, len(lanes))
+        with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+            done = list(pool.map(lambda lane: self.rounds(lane, said), lanes))
+        if not all(done):
+            return False
+        found = [json.loads(self.json(lane).read_text(encoding="utf-8")) for lane in lanes]
+        for other in found[1:]:
+            for key in figures.SAME:
+                if other["provenance"][key] != found[0]["provenance"][key]:
+                    raise figures.Mistake(f"{step.record}: the networks were measured with different {key}")
+            for key in ("times", "work", "peaks"):
+                found[0].setdefault(key, {}).update(other.get(key, {}))
+        self.json(step).write_text(json.dumps(found[0]), encoding="utf-8")
+        return True
+
+    def rounds(self, step, said=None):
+        """All rounds of a row, call by call; whether they are complete."""
         n, longest = self.kept(step), 0.0
         while n < self.args.rounds:
             if self.left() < 1.1 * longest:
                 print(f"{step.record}: {n} of {self.args.rounds} rounds; no time for another", flush=True)
                 return False
             begun = time.monotonic()
-            if not self.call(step, "--json", self.json(step), "--rounds", 1):
+            if not self.call(step, "--json", self.json(step), "--rounds", 1, said=said):
                 return False
             n, longest = n + 1, time.monotonic() - begun
             self.json(step).with_suffix(".rounds").write_text(str(n))
-        return self.call(step, "--json", self.json(step), "--rounds", 0, "--record", step.record)
+        return True
 
     def state(self, step):
         """In words, for the plan; "": to be measured."""
@@ -267,6 +200,26 @@ def plan(run, steps):
     print(f"{total:.0f} minutes to measure" + (f", {budget:.0f} allowed" if budget < 1e6 else ""))
 
 
+def prepare(work, scripts=("peers.py", "floats.py", "parity.py")):
+    """The models of CPU rows: several processes that measure beside each other would make the same."""
+    import floats
+    import networks
+    import peers
+
+    of = argparse.Namespace(models=work / ("parity" if "parity.py" in scripts else "models"), nets=list(PARITY), precision="f32")
+    of.models.mkdir(parents=True, exist_ok=True)
+    if "parity.py" in scripts:
+        networks.make_zoo(of, of.nets)
+        print(f"{len([networks.table_of(of, net, style) for net in of.nets for style in networks.STYLES])} placements", flush=True)
+    of.models, of.nets = work / "models", list(NETS)
+    of.models.mkdir(parents=True, exist_ok=True)
+    if "peers.py" in scripts:
+        print(f"{len(list(peers.zoo_cases(of)))} files of networks with seeded weights", flush=True)
+    of.nets = None
+    if "floats.py" in scripts:
+        print(f"{len(floats.models(of))} float networks", flush=True)
+
+
 def publish():
     """Pages, picture and list from the records."""
     import peer_report
@@ -285,6 +238,7 @@ def publish():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--prepare", action="store_true")
     parser.add_argument("--publish", action="store_true")
     parser.add_argument("--budget", type=float, default=1e9, metavar="MINUTES")
     parser.add_argument("--only", type=lambda t: t.split(","), default=[""], help="records whose names contain one of these")
@@ -298,6 +252,9 @@ def main():
         sys.exit(publish())
     args.work = args.work.resolve()
     sys.path.append(python_of(args))
+    if args.prepare:
+        prepare(args.work)
+        return
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         figures.RECORDS = args.out.resolve()

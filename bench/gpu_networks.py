@@ -30,7 +30,8 @@ import figures
 import gpu_time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # files here have the names of packages
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # files here have the names of packages
 TARGETS = ("mobilenet_v3_large:8", "regnet_y_800mf:8", "inception_v3:8", "efficientnet_b0:32", "convnext_tiny:8", "densenet121:8", "resnext50_32x4d:8", "efficientnet_v2_s:8",
            "deeplabv3_mobilenet_v3_large:8", "r3d_18:2", "swin_t:1", "shufflenet_v2_x1_0:8")
 TITLE = "networks on a GPU beside compiled PyTorch in float16"
@@ -80,12 +81,12 @@ def network(name, batch):
 
 def export(models, name, batch, forms):
     """Writes the missing models of a network."""
-    import torch
-
     path = models / f"{name}_b{batch}.onnx"
     wanted = [path] + [path.with_suffix(f".{f}.onnx") for f in forms if f != "float16"]
     if all(p.exists() for p in wanted):
         return
+    import torch
+
     model, x = network(name, batch)
     if not path.exists():
         part = path.with_suffix(".part")

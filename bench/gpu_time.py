@@ -1,10 +1,11 @@
 """How the scripts about GPUs time PyTorch: alone (median_ms), or in turns with Octavo's engines, round after round (serve, Torch, rounds)."""
 import json
-import select
+import queue
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
+import threading
 
 
 def median_ms(run, x):
@@ -39,23 +40,31 @@ class Torch:
     """A process that serves. `error`: why it does not (then `ms` returns None)."""
 
     def __init__(self, words, environment, seconds):
-        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
-        self.error, self.first = None, None
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([str(w) for w in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=environment, text=True)
+        self.error, self.first, self.lines, self.ended = None, None, queue.Queue(), False
+        threading.Thread(target=self.read, daemon=True).start()
         self.first = self.answer(seconds)
         if self.first is None:
-            self.error = f"no answer in {seconds:.0f} s" if self.process.poll() is None else self.process.stderr.read().strip()[-300:]
+            ended = self.ended
             self.close()
+            self.log.seek(0)
+            said = self.log.read().strip()[-300:]
+            self.error = said if ended else f"no answer in {seconds:.0f} s. {said}"
+
+    def read(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self.lines.put(json.loads(line))
+        self.ended = True
+        self.lines.put(None)
 
     def answer(self, seconds):
         """The next line of JSON, or None."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and select.select([self.process.stdout], [], [], left)[0]:
-            line = self.process.stdout.readline()
-            if line.startswith("{"):
-                return json.loads(line)
-            if not line:
-                break
-        return None
+        try:
+            return self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
     def ms(self):
         """One round."""

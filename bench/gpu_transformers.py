@@ -25,7 +25,8 @@ import gpu_time
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # a package of the name transformers is what PyTorch looks for
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # a package of the name transformers is what PyTorch looks for
 spec = importlib.util.spec_from_file_location("octavo_encoders", HERE / "transformers.py")
 encoders = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(encoders)

@@ -28,6 +28,8 @@ os.sched_setaffinity(0, {int(sys.argv[3])})
 last = sys.argv[1].split(",")[-1]
 e = octavo.load(last, 1) if last.endswith(".octavo") else octavo.build(last, default_batch=int(sys.argv[2]), threads=1, timing_cache=sys.argv[4])
 x = [(255 * numpy.random.default_rng(1).random(t["shape"], dtype=numpy.float32)).astype(t["dtype"]) for t in e.inputs]
+if x[0].shape[0] != int(sys.argv[2]):
+    sys.exit(f"error: {last} has batches of {x[0].shape[0]}, not of {sys.argv[2]}: its batch must be open")
 e.run(x)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -123,7 +125,9 @@ def main():
     ready = next(m for m in (re.match(r"ready: http://127.0.0.1:(\d+)(?:, grpc://127.0.0.1:(\d+))?", line) for line in server.stderr) if m)
     port, asked = int(ready.group(1)), int(ready.group(2) or ready.group(1))
     alone = subprocess.Popen([sys.executable, "-c", ALONE, a.model, str(a.batch), str(a.core), a.timing_cache], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    alone.stdout.readline()
+    if not alone.stdout.readline():
+        server.kill()
+        sys.exit(1)  # it has said why
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", "/v2/models/m")
