@@ -70,7 +70,7 @@ class Run:
     def call(self, step, *more, said=None):
         """One call of a row's script; whether it did what it should. `said`: the command for the record."""
         a = self.args
-        fill = {"work": a.work, "seconds": a.seconds, "rounds": a.rounds, "left": max(10, int(self.left())), "minutes": max(0.1, self.left() / 60 - 0.7), "json": self.json(step),
+        fill = {"work": a.work, "seconds": a.seconds, "rounds": a.rounds, "left": max(10, int(self.left()) - 15), "minutes": max(0.1, self.left() / 60 - 0.7), "json": self.json(step),
                 "octavo": a.octavo, "build": pathlib.Path(a.octavo).resolve().parents[1], "data": os.environ.get("OCTAVO_TEST_DATA", str(ROOT / "../shared"))}
         words = [w.format(**fill) for w in step.words]
         words += [] if step.script in ("accuracy.py", "gpu_networks.py", "gpu_transformers.py") else ["--octavo", str(a.octavo)]

@@ -67,7 +67,7 @@ def main():
     compare.arguments(parser)
     figures.add_option(parser)
     args = parser.parse_args()
-    results, table, facts = {}, {}, {}
+    results, rows, facts = {}, {}, {}
     figures.claim(results, args.octavo)
     print(f"{args.threads} thread{'s' * (args.threads > 1)}, batch 1, milliseconds an image, median of {args.rounds} interleaved rounds; "
           f"{peer_report.machine([])}\n")
@@ -93,12 +93,12 @@ def main():
             for kind in KINDS:
                 off, regions = error(exact, outputs(args.octavo, folder / kind, inputs, folder)), layers(args.octavo, folder / kind)
                 print(f"| {net} | {kind} | {ms[kind]:.3f} | {ms['float32'] / ms[kind]:.2f} | {off:.1e} | {regions} |", flush=True)
-                table[f"{net}, {kind}"] = {"octavo": rounds[kind], **({"float32": rounds["float32"]} if kind != "float32" else {})}
+                rows[f"{net}, {kind}"] = {"octavo": rounds[kind], **({"float32": rounds["float32"]} if kind != "float32" else {})}
                 facts[f"{net}, {kind}"] = {"error": f"{off:.1e}", "regions": regions}
     if args.record:
         view = {"columns": [["octavo", "ms"], ["own", "float32 ÷ it"], ["error", "error"], ["regions", "regions with weights"]],
                 "ratios": {"own": {"of": ["float32"], "over": "octavo", "words": ["faster", "level", "slower"]}}, "facts": facts}
-        figures.save(figures.record(results, {TITLE: table}, views={TITLE: view}), args.record)
+        figures.save(figures.record(results, {TITLE: rows}, views={TITLE: view}), args.record)
 
 
 if __name__ == "__main__":
