@@ -126,13 +126,14 @@ def count(results, nets, styles, threads):
 
 
 def summary(results, nets, styles, threads):
-    """The same for the README, in two sentences."""
+    """The same for the README, in two or three sentences. As fast: one plan, or the whole interval is below the limit."""
     rows = [r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")) and "same" in r]
-    equal = sum(r["same"] or r["low"] <= LIMIT for r in rows)
+    equal = sum(r["same"] or r["high"] <= LIMIT for r in rows)
+    unclear = sum(not r["same"] and r["low"] <= LIMIT < r["high"] for r in rows)
     demanded = sum(not r["same"] and r["low"] > LIMIT and (reaches(r.get("without")) or explained(r)) for r in rows)
     return (f"In {equal} of {len(rows)} measured cases a model with Q/DQ nodes runs as fast (within {round(100 * LIMIT) - 100} %) as the same network without them, for which "
-            f"the ranges come from a table. In {demanded} more cases the Q/DQ nodes demand additional roundings, and these cause the difference in time; "
-            f"`octavo build --qdq permit` leaves such roundings out if the model becomes faster.")
+            f"the ranges come from a table. {f'In {unclear} cases the intervals are too wide to tell. ' if unclear else ''}In {demanded} cases the Q/DQ nodes demand additional roundings, and these cause the "
+            f"difference in time; `octavo build --qdq permit` leaves such roundings out if the model becomes faster.")
 
 
 RECORDED = {"columns": [["plan", "plan"], ["explicit", "explicit, ms"], ["counterpart", "implicit, ms"], ["ratio", "explicit ÷ implicit"], ["demanded", "what the placement demands"],

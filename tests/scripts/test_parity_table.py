@@ -64,7 +64,9 @@ def test_the_record(tmp_path, monkeypatch):
     assert "| net, outputs, 1 thread | another | 1.113 | 1.050 | 1.06 (1.06 to 1.06), slower | 3 roundings | 1.050 | 1.050 | 1.00 (1.00 to 1.00), level |" in text
     assert "| net, everywhere, 1 thread | another | 1.113 | 1.050 | 1.06 (1.06 to 1.06), slower | 3 roundings | 1.113 | 1.050 | 1.06 (1.06 to 1.06), slower |" in text
     assert "| net, residual (the fastest) beside every range, 1 thread | another |" in text and "conv-act" not in text and "medians of 6 rounds" in text
-    assert "In 1 of 3 measured cases a model with Q/DQ nodes runs as fast (within 2 %)" in sentence and "In 1 more cases" in sentence
+    assert "In 1 of 3 measured cases a model with Q/DQ nodes runs as fast (within 2 %)" in sentence and ". In 1 cases the Q/DQ nodes demand" in sentence and "too wide" not in sentence
+    wide = {"net/outputs/1": timed(1.0, 0.9, 1.1), "net/residual/1": timed(0.9, 0.8, 1.01), "net/conv-act/1": timed(1.1, 1.05, 1.2)}
+    assert "In 1 of 3 measured cases" in parity_table.summary(wide, ["net"], args.styles, [1]) and "In 1 cases the intervals are too wide" in parity_table.summary(wide, ["net"], args.styles, [1])
     names = (results, ["net"], args.styles, [1, 2])
     said, asked = parity_table.count(*names), parity_table.roundings_table(*names)
     assert "Of 3 cells, 1 compile to the same plan, and 0 more have an interval" in said and "1 cells reach it when the roundings that cost time are left out" in said
