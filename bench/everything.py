@@ -37,6 +37,11 @@ def python_of(args):
     return str(pathlib.Path(args.octavo).resolve().parents[1] / "python")
 
 
+def first(times, n):
+    """The first n rounds of every list in dictionaries of dictionaries."""
+    return {k: first(v, n) if isinstance(v, dict) else v[:n] for k, v in times.items()}
+
+
 class Run:
     """Measures what is wanted and not recorded."""
 
@@ -63,7 +68,7 @@ class Run:
         n = int(state.read_text()) if state.exists() else 0
         if file.exists():
             results = json.loads(file.read_text(encoding="utf-8"))
-            results["times"] = {row: {e: v[:n] for e, v in times.items()} for row, times in results["times"].items()} if n else {}
+            results["times"] = first(results["times"], n) if n else {}
             file.write_text(json.dumps(results), encoding="utf-8")
         return n
 

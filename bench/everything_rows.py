@@ -72,6 +72,17 @@ def capped_steps(cpus):
     return [s._replace(cpus=cpus, environment=CAP) for s in steps]
 
 
+def other_steps(cpus):
+    """Pages of their own, whose records have the names that they always had: of the machine with AVX-512 VNNI and two cores."""
+    packages = ("ddddocr", "magika", "silero_vad", "nudenet")
+    steps = [Step("dynamic-products", 9, 5, "dynamic_products.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "0.05", "--work", "{work}/dynamic"], PEERS),
+             Step("neighbours-epyc", 9, 10, "neighbours.py", ["--cores", "2", "--loads", "0,1,2,4", "--seconds", "0.3", "--models", "{work}/neighbours"], PEERS, True),
+             Step("packaged", 9, 12, "packaged.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "{seconds}", "--work", "{work}/packaged"], (*PEERS, *packages))]
+    if (HERE.parent / "build/quantizers").is_dir():  # what bench/quantizers.py prepare and quantize left
+        steps.append(Step("quantizers", 10, 70, "quantizers.py", ["measure", "--threads", "2,1", "--rounds", "{rounds}", "--seconds", "0.2", "--resume"], PEERS))
+    return [s._replace(cpus=cpus) for s in steps]
+
+
 def gpu_steps(name):
     folder = "{work}/gpu"
     return [Step(f"gpu-networks-{name}", 1, 9, "gpu_networks.py", [folder, *NETWORKS, "--forms", "float16,int8", "--octavo", "{octavo}", "--json", "{json}", "--rounds", "{rounds}", "--seconds",
@@ -90,6 +101,8 @@ def steps_here():
         steps += cpu_steps(f"{kind}-2", 2, two, True)
     if kind == "vnni":  # one kind of machine: the records have one name
         steps += capped_steps(two)
+    if kind == "vnni" and len(cpus) == 2:
+        steps += other_steps(two)
     if gpu := gpu_time.device():
         steps += gpu_steps(re.sub(r"[^a-z0-9]+", "-", re.sub(r"^NVIDIA ", "", gpu.split(",")[0])).lower() if not re.search(r"[AHBL]\d+", gpu) else re.search(r"[AHBL]\d+", gpu)[0].lower())
     return sorted(steps, key=lambda s: s.importance)

@@ -16,7 +16,7 @@ import everything  # noqa: E402
 import everything_rows as rows  # noqa: E402
 import figures  # noqa: E402
 
-AMX = rows.cpu_steps("amx-16", 16, range(16), False) + rows.cpu_steps("amx-2", 2, [0, 1], True) + rows.capped_steps([0, 1]) + rows.gpu_steps("h100")
+AMX = rows.cpu_steps("amx-16", 16, range(16), False) + rows.cpu_steps("amx-2", 2, [0, 1], True) + rows.capped_steps([0, 1]) + rows.gpu_steps("h100") + rows.other_steps([0, 1])
 
 
 @pytest.fixture
