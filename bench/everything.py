@@ -55,7 +55,7 @@ class Run:
         return self.end - time.monotonic()
 
     def json(self, step):
-        return self.args.work / f"{step.record}.{self.commit}.{self.digest}.json"
+        return self.args.work / f"{step.record}.{self.commit}.{self.digest}.{self.args.seconds:g}.json"
 
     def recorded(self, step):
         file = figures.RECORDS / f"{step.record}.json"

@@ -40,34 +40,35 @@ def cpu_steps(name, cores, cpus, minor):
     forms = ["--forms", "residual,outputs,inputs,uint8,float,bfloat16"]
     trained, few = ",".join(TRAINED), cores <= 2
     steps = [
-        Step(f"int8-threads-{name}", 4, 5, "peers.py", [*peers, "--configs", f"{threads}x1", "--forms", "residual,outputs,inputs,uint8", "--no-agree"], PEERS, True,
+        Step(f"int8-threads-{name}", 5, 4, "peers.py", [*peers, "--configs", f"{threads}x1", "--forms", "residual,outputs,inputs,uint8", "--no-agree"], PEERS, True,
              lanes=NETS if few else ()),
-        Step(f"float-threads-{name}", 6, 5, "floats.py", [*peers, "--threads", threads, "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED if few else ()),
+        Step(f"float-threads-{name}", 7, 4, "floats.py", [*peers, "--threads", threads, "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED if few else ()),
     ]
     if not minor:
         bfloat16 = ["--precision", "bf16", "--nets", ",".join(BFLOAT16)]
         steps += [
-            Step(f"int8-{name}", 1, 10, "peers.py", [*peers, "--configs", "1x1", *forms, "--no-agree"], PEERS, True, lanes=NETS),
-            Step(f"float-{name}", 2, 6, "floats.py", [*peers, "--threads", "1", "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED),
-            Step(f"bfloat16-{name}", 3, 4, "floats.py", [*peers, "--threads", "1", *bfloat16], (*PEERS, "PIL"), True, lanes=BFLOAT16),
-            Step(f"parity-{name}", 3, 7, "parity.py", ["--models", "{work}/parity", "--json", "{json}", "--nets", ",".join(PARITY), "--threads", "1", "--pairs", "12", "--seconds", "0.1",
+            Step(f"int8-{name}", 1, 9, "peers.py", [*peers, "--configs", "1x1", *forms, "--no-agree"], PEERS, True, lanes=NETS),
+            Step(f"float-{name}", 2, 5, "floats.py", [*peers, "--threads", "1", "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED),
+            Step(f"bfloat16-{name}", 3, 3, "floats.py", [*peers, "--threads", "1", *bfloat16], (*PEERS, "PIL"), True, lanes=BFLOAT16),
+            Step(f"parity-{name}", 3, 6, "parity.py", ["--models", "{work}/parity", "--json", "{json}", "--nets", ",".join(PARITY), "--threads", "1", "--pairs", "12", "--seconds", "0.1",
                                                       "--only-styles", "--no-check", "--minutes", "{minutes}"], ("onnx", "onnxruntime")),
-            Step(f"precisions-{name}", 5, 3, "precisions.py", ["--models", "{work}/models", "--nets", "resnet50,mobilenet_v2", "-s", "{seconds}", "-r", "{rounds}"], ("onnx",)),
-            Step(f"build-times-{name}", 5, 2, "build_times.py", ["measure", "{json}", "--models", "{work}/models", "--only", "mobilenetv2,yolox,unet_small,ppocrv3_det_op14,resnet50"], ("onnx", "onnxruntime")),
-            Step(f"real-{name}", 8, 12, "peers.py", [*peers, "--real", "--configs", "1x1", "--no-agree"], (*PEERS, "PIL"), True),
-            Step(f"accuracy-{name}", 7, 6, "accuracy.py", ["--build", "{build}", "--forms", "table default,JSON and float model,Q/DQ nearest,Q/DQ default"]),
+            Step(f"precisions-{name}", 5, 2, "precisions.py", ["--models", "{work}/models", "--nets", "resnet50,mobilenet_v2", "-s", "{seconds}", "-r", "{rounds}"], ("onnx",)),
+            Step(f"build-times-{name}", 4, 2, "build_times.py", ["measure", "{work}/build_times.json", "--models", "{work}/models", "--only", "mobilenetv2,yolox,unet_small,ppocrv3_det_op14,resnet50"], ("onnx", "onnxruntime")),
         ]
+    if not minor and not name.startswith("amx"):  # once is enough: accuracy is that of the same bits, and the pages show one machine
         serve = ["{data}/models/mobilenetv2-12-qdq.onnx", "--seconds", "3", "--rounds", "{rounds}", "--timing-cache", "{work}/serve.times"]
-        steps += [Step(f"serve-{kind}-{name}", 5, 2, "serve.py", [*serve, *more], ("octavo", "numpy", *packages))
-                  for kind, more, packages in (("http", [], ()), ("grpc", ["--grpc"], ("tritonclient",)))]
+        steps += [Step(f"real-{name}", 8, 12, "peers.py", [*peers, "--real", "--configs", "1x1", "--no-agree"], (*PEERS, "PIL"), True),
+                  Step(f"accuracy-{name}", 4, 5, "accuracy.py", ["--build", "{build}", "--forms", "table default,JSON and float model,Q/DQ nearest,Q/DQ default"]),
+                  *(Step(f"serve-{kind}-{name}", 4, 1, "serve.py", [*serve, *more], ("octavo", "numpy", *packages))
+                    for kind, more, packages in (("http", [], ()), ("grpc", ["--grpc"], ("tritonclient",))))]
     return [s._replace(cpus=cpus) for s in steps]
 
 
 def capped_steps(cpus):
     """What AVX2 alone gives, beside OpenVINO held to it."""
     common = ["--models", "{work}/models", "--seconds", "{seconds}"]
-    steps = [Step("int8-avx2-2", 4, 6, "peers.py", [*common, "--configs", "1x1", "--forms", "residual,outputs,inputs,uint8", "--peers", "octavo,openvino", "--no-agree"], PEERS, True),
-             Step("float-avx2-2", 6, 4, "floats.py", [*common, "--threads", "1", "--nets", "mobilenetv,resnet20,yolox,nanodet,unet_small,ppocr,bert_like,vit_like", "--engines", "octavo,openvino"],
+    steps = [Step("int8-avx2-2", 6, 5, "peers.py", [*common, "--configs", "1x1", "--forms", "residual,outputs,inputs,uint8", "--peers", "octavo,openvino", "--no-agree"], PEERS, True),
+             Step("float-avx2-2", 7, 3, "floats.py", [*common, "--threads", "1", "--nets", "mobilenetv,resnet20,yolox,nanodet,unet_small,ppocr,bert_like,vit_like", "--engines", "octavo,openvino"],
                   (*PEERS, "PIL"), True)]
     return [s._replace(cpus=cpus, environment=CAP) for s in steps]
 

@@ -17,6 +17,7 @@ import everything_rows as rows  # noqa: E402
 import figures  # noqa: E402
 
 AMX = rows.cpu_steps("amx-16", 16, range(16), False) + rows.cpu_steps("amx-2", 2, [0, 1], True) + rows.capped_steps([0, 1]) + rows.gpu_steps("h100") + rows.other_steps([0, 1])
+VNNI = rows.cpu_steps("vnni-2", 2, [0, 1], False)
 
 
 @pytest.fixture
@@ -34,20 +35,19 @@ def test_records_have_names_of_their_own():
     assert all(s.environment == rows.CAP for s in AMX if "avx2" in s.record)
 
 
-@pytest.mark.parametrize("script", sorted({s.script for s in AMX}))
+@pytest.mark.parametrize("script", sorted({s.script for s in AMX + VNNI}))
 def test_scripts_have_the_options(script):
     """--help of each names every option that a row gives it, and --record."""
     words = ["measure"] if script == "build_times.py" else []
     text = subprocess.run([sys.executable, ROOT / "bench" / script, *words, "--help"], capture_output=True, text=True, check=True).stdout
     known = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))
-    given = {w for s in AMX if s.script == script for w in s.words if re.match(r"--?[a-z]", w)} | {"--record"} | ({"--json", "--rounds"} if any(s.by_round for s in AMX if s.script == script) else set())
+    given = {w for s in AMX + VNNI if s.script == script for w in s.words if re.match(r"--?[a-z]", w)} | {"--record"} | ({"--json", "--rounds"} if any(s.by_round for s in AMX + VNNI if s.script == script) else set())
     assert given <= known, given - known
 
 
 def test_pages_wait_for_rows_that_exist():
     """Each pending mark is of a record that some machine makes."""
-    vnni = rows.cpu_steps("vnni-2", 2, [0, 1], False)
-    known = {s.record + ".json" for s in AMX + vnni}
+    known = {s.record + ".json" for s in AMX + VNNI}
     for page in figures.pages():
         for block in figures.blocks(page):
             for name in block.names if block.waits else []:
@@ -55,7 +55,7 @@ def test_pages_wait_for_rows_that_exist():
 
 
 def test_the_commands_of_records_have_no_folders(run):
-    for step in AMX:
+    for step in AMX + VNNI:
         fill = {"seconds": 0.25, "rounds": 6}
         said = rows.command_of(step, fill, 6)
         assert said.startswith(f"bench/{step.script}") and "{" not in said and "/work" not in said and "--models" not in said and "--json" not in said, said
