@@ -11,7 +11,7 @@ Which rows: a machine with N cores and the instructions LEVEL (amx, vnni, avx2) 
 (without AMX) avx2-2, where Octavo (OCTAVO_CPU) and OpenVINO (ONEDNN_MAX_CPU_ISA) use nothing beyond it (ONNX Runtime cannot be told to and is left out); one with a GPU the rows of its name. With eight cores and more, rows of one and two
 threads are measured four networks at a time, each on two cores of its own; the engines of a row still take turns.
 
-It refuses a tree with changes in sources or bench/, a binary that is older than the sources, and, where there is no checkout, to run without OCTAVO_COMMIT. A row whose Python packages are
+It refuses a tree with changes in sources or bench/, and, where there is no checkout, to run without OCTAVO_COMMIT; otherwise it first builds what the sources changed. A row whose Python packages are
 missing is named. Needs numpy and onnx; the peers onnxruntime and openvino; serving requirements-serving.txt and the Python module; the GPU rows PyTorch, torchvision, transformers.
 """
 import argparse
@@ -19,6 +19,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -184,12 +185,18 @@ def refuse(args):
     changed = figures.git("status", "--porcelain", "--untracked-files=no", "--", *figures.SOURCES, "bench")
     if changed:
         return f"the tree has changes ({', '.join(line.split()[-1] for line in changed.splitlines()[:4])}): commit or remove them, build, and measure then"
-    build = pathlib.Path(args.octavo).resolve().parents[1]
-    if shutil.which("ninja") and (build / "build.ninja").exists():
-        done = subprocess.run(["ninja", "-C", build, "-n", "octavo_command"], capture_output=True, text=True, check=False)
-        if done.returncode == 0 and "no work to do" not in done.stdout:
-            return f"{args.octavo} is older than the sources: ninja -C {build} octavo_command octavo_python"
     return None
+
+
+def build(octavo):
+    """Brings the command and the Python module up to date with the sources, where their build folder is; why that failed, or None."""
+    folder = pathlib.Path(octavo).resolve().parents[1]
+    if os.environ.get("OCTAVO_COMMIT") or not (folder / "build.ninja").exists():
+        return None
+    known = subprocess.run(["ninja", "-C", folder, "-t", "targets", "all"], capture_output=True, text=True, check=False).stdout
+    targets = [t for t in ("octavo_command", "octavo_python") if re.search(rf"^{t}: ", known, re.M)]
+    done = subprocess.run(["ninja", "-C", folder, *targets], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else f"the build fails: {done.stdout[-500:]}{done.stderr[-500:]}"
 
 
 def plan(run, steps):
@@ -264,6 +271,8 @@ def main():
         args.out.mkdir(parents=True, exist_ok=True)
         figures.RECORDS = args.out.resolve()
     if why := refuse(args):
+        sys.exit(f"error: {why}")
+    if not args.plan and (why := build(args.octavo)):
         sys.exit(f"error: {why}")
     run, steps = Run(args), [s for s in steps_here() if any(text in s.record for text in args.only)]
     if args.plan:
