@@ -2,6 +2,8 @@
 
 Exit status 1 where
   - a table is not what its record says, or no page shows a record;
+  - a table that still waits for its record ("figures pending") does not say of which commit it is, or its record is there;
+  - the picture of the README is of another commit than its record;
   - a record is of a commit that is not in the history, or of sources with changes;
   - a page gives more ratios without a record than docs/lab/records/unrecorded.txt allows.
 That list only becomes shorter: fewer ratios than it allows fail too, until --pin has
@@ -18,6 +20,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import figures  # noqa: E402
 
 # "1.6 times", "**1.24**" and "1.24×", but not "3×3".
+PICTURE = ("int8-vnni-2.json", "docs/lab/performance.svg")
 RATIO = re.compile(r"\*\*\d+\.\d+\*\*|\b\d+(?:\.\d+)? times\b|\b\d+\.\d+ ?×")
 
 
@@ -43,6 +46,9 @@ def judge(root, pages, records, allowed):
             wrong.append(f"{file.name}: no page shows this record")
         if why := stale(json.loads(file.read_text(encoding="utf-8")), root):
             wrong.append(f"{file.name} {why}")
+    file, picture = records / PICTURE[0], root / PICTURE[1]
+    if file.exists() and picture.exists() and f"commit {json.loads(file.read_text(encoding='utf-8'))['commit']}" not in picture.read_text(encoding="utf-8"):
+        wrong.append(f"{picture.name} is not of the commit of {file.name}: run bench/everything.py --publish")
     counts = {str(p.relative_to(root)): n for p in pages if (n := unrecorded(p))}
     for page in sorted({*counts, *allowed}):
         n, most = counts.get(page, 0), allowed.get(page, 0)

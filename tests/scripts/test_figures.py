@@ -188,6 +188,16 @@ def test_a_page_names_its_commit_once(tree):
         figures.page(page)
 
 
+def test_a_picture_of_another_commit(tree):
+    root, page, records = tree
+    (records / claims.PICTURE[0]).write_text((records / "x.json").read_text())
+    page.write_text(page.read_text() + f"<!-- figures: records/{claims.PICTURE[0]} | T -->\n<!-- /figures -->\n")
+    page.write_text(figures.page(page))
+    assert judged(tree) == []
+    (root / claims.PICTURE[1]).write_text("<svg>commit 0123456</svg>")
+    assert judged(tree) == ["performance.svg is not of the commit of int8-vnni-2.json: run bench/everything.py --publish"]
+
+
 def test_the_cap_of_instructions_is_part_of_the_machine(tmp_path, monkeypatch):
     binary = tmp_path / "octavo"
     binary.write_bytes(b"one")
