@@ -1,6 +1,6 @@
 """Accuracy of octavo quantize: even-numbered images (sorted by name) calibrate, odd ones evaluate.
 
-usage: accuracy.py [--build DIR] [--data DIR] [--threads N] [--out FOLDER] [NETWORK...]      needs nothing but Python and the built command
+usage: accuracy.py [--build DIR] [--data DIR] [--threads N] [--out FOLDER] [--forms A,B] [--record NAME] [NETWORK...]      needs nothing but Python and the built command
 
 Prints a Markdown table: the metric of float and of each form (top-1; average precision of detectors; for the text detector the overlap of the
 pixels that it and the float network mark), and SQNR in dB: 10 log10(sum float^2 / sum (int8 - float)^2) over the network's
@@ -19,6 +19,9 @@ import sys
 import tempfile
 import time
 
+import figures
+
+TITLE = "accuracy of octavo quantize"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NETWORKS = {  # name: file, pictures, recipe, the least SQNR that issue 16 asks for
     "mobilenetv2_op17": ("mobilenetv2_op17_fp32.onnx.xz", "imagenet", ["--preset", "torch"], 22.5),
@@ -77,8 +80,11 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--forms", default=",".join(FORMS), help="names of forms, separated by commas")
     parser.add_argument("networks", nargs="*", metavar="NETWORK")
+    figures.add_option(parser)
     args = parser.parse_args()
     octavo = args.build / "bin/octavo"
+    results, facts = {}, {}
+    figures.claim(results, octavo)
 
     def run(*command):
         done = subprocess.run([octavo, *map(str, command)], capture_output=True, text=True, check=False, env={"OCTAVO_PYTHON": sys.executable, **os.environ})
@@ -126,6 +132,12 @@ def main():
                     same = f"{100 * got['same_top']:.1f}" if "same_top" in got else ""
                     print(f"| {name} | {form}{half} | {measure} | {100 * got[measure]:.1f} | {100 * exact[measure]:.1f} | {same} | {got['sqnr_db']:.2f} | "
                           f"{least or ''} | {sum(layers)}, {len(layers) - sum(layers)} | {seconds:.1f} |", flush=True)
+                    facts[f"{name}, {form}{half}"] = {"metric": measure, "int8": f"{100 * got[measure]:.1f}", "float": f"{100 * exact[measure]:.1f}", "same": same or "–",
+                                                      "sqnr": f"{got['sqnr_db']:.2f}", "least": str(least or "–"), "layers": f"{sum(layers)}, {len(layers) - sum(layers)}"}
+    if args.record:
+        columns = [["metric", "metric"], ["int8", "int8"], ["float", "float"], ["same", "same top-1"], ["sqnr", "signal to noise, dB"], ["least", "at least"],
+                   ["layers", "layers int8, float"]]
+        figures.save(figures.record(results, {TITLE: {row: {} for row in facts}}, views={TITLE: {"columns": columns, "facts": facts}}), args.record)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How long default builds take, with an empty timing cache and with the full one that this leaves, and how much memory they need, for every
 model of the test data, the benchmark networks and some large images. Wall times count what else the machine does; processor times less so.
 
-usage: build_times.py measure OUT.json [--octavo PROGRAM] [--models FOLDER] [--only TEXT] [--threads N] [--limit SECONDS]
+usage: build_times.py measure OUT.json [--octavo PROGRAM] [--models FOLDER] [--only TEXT,TEXT] [--threads N] [--limit SECONDS] [--record NAME]
        build_times.py table BEFORE.json AFTER.json
 """
 import argparse
@@ -14,7 +14,10 @@ import subprocess
 import time
 
 import counterparts
+import figures
 import networks
+
+TITLE = "builds with an empty and a full timing cache"
 
 
 def with_size(source, path, sizes):
@@ -86,12 +89,18 @@ def dynamic_model(source, path):
     return path
 
 
+def wanted(args, name):
+    return any(text in name for text in args.only)
+
+
 def models(args):
     """(name, file, --shapes) of everything that is built."""
     folder = counterparts.DATA / "models"
     out = []
     for file in sorted(folder.glob("*.onnx*")):
         name = file.name.split(".")[0]
+        if not wanted(args, name) and name != "mobilenetv2_op17_fp32":  # of which the dynamic one is made
+            continue
         if name in ("faststyle_candy",):  # refused by name: it has operators of before opset 7
             continue
         if file.suffix == ".xz":
@@ -100,8 +109,10 @@ def models(args):
                 plain.write_bytes(lzma.open(file).read())
             file = plain
         out.append((name, file, "x:1x3x320x320" if name == "ppocrv3_det_op14" else ""))
-    networks.make_zoo(args, networks.ZOO)
     for net in networks.ZOO:
+        if not wanted(args, f"{net} float") and not wanted(args, f"{net} outputs"):
+            continue
+        networks.make_zoo(args, [net])
         size = {"unet": 256, "yolov8n": 640}.get(net, 224)
         shape = f"input:1x3x{size}x{size}"
         out.append((f"{net} float", args.models / f"{net}.onnx", shape))
@@ -110,9 +121,9 @@ def models(args):
     out.append(("unet_small 1088x1920",
                 with_size(folder / "unet_small.onnx", args.models / "unet_small.1080p.onnx", {"input": [1, 1, 1088, 1920]}), ""))
     out.append(("unet with InstanceNormalization 1024x256", normalized_unet(args.models / "unet_in.onnx"), ""))
-    out.append(("mobilenetv2 dynamic int8",
-                dynamic_model(args.models / "mobilenetv2_op17_fp32.onnx", args.models / "mobilenetv2.dynamic.onnx"), ""))
-    return [m for m in out if args.only in m[0]]
+    if wanted(args, "mobilenetv2 dynamic int8"):
+        out.append(("mobilenetv2 dynamic int8", dynamic_model(args.models / "mobilenetv2_op17_fp32.onnx", args.models / "mobilenetv2.dynamic.onnx"), ""))
+    return [m for m in out if wanted(args, m[0])]
 
 
 def resident_peak(pid):
@@ -154,6 +165,7 @@ def build(args, file, shapes, cache):
 
 def measure(args):
     found = {"machine": counterparts.machine(), "threads": args.threads, "models": {}}
+    figures.claim(found, args.octavo)
     for name, file, shapes in models(args):
         cache = args.models / "build_times.cache"
         cache.unlink(missing_ok=True)
@@ -162,6 +174,19 @@ def measure(args):
         found["models"][name] = {"empty": empty, "full": full, "file": pathlib.Path(file).stat().st_size / 1e6}
         print(name, found["models"][name], flush=True)
         args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if args.record:
+        figures.save(figures.record(found, *recorded(found)), args.record)
+
+
+def recorded(found):
+    """(tables, steady, views) for figures.record: each build once, so no interval."""
+    columns = {"wall": ("empty", "wall", "empty cache, s"), "cpu": ("empty", "cpu", "of processors"), "again": ("full", "wall", "full cache, s"),
+               "again cpu": ("full", "cpu", "of processors"), "peak": ("empty", "peak", "peak memory, MB")}
+    rows = {name: {key: [m[which][what]] for key, (which, what, _) in columns.items() if what in m[which]} for name, m in found["models"].items()}
+    facts = {name: {"file": f"{m['file']:.1f}", **({"wall": m["empty"]["failed"]} if "failed" in m["empty"] else {})} for name, m in found["models"].items()}
+    view = {"columns": [*([key, text] for key, (_, _, text) in columns.items()), ["file", "model file, MB"]], "facts": facts,
+            "digits": {"peak": 0, "wall": 2, "cpu": 2, "again": 2, "again cpu": 2}, "note": f"{found['threads']} threads, effort 2"}
+    return {TITLE: rows}, None, {TITLE: view}
 
 
 def table(args):
@@ -187,7 +212,8 @@ def main():
     one.add_argument("out", type=pathlib.Path)
     one.add_argument("--octavo", default=counterparts.octavo_command())
     one.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/bench_models")
-    one.add_argument("--only", default="", help="models whose name contains this")
+    one.add_argument("--only", type=lambda t: t.split(","), default=[""], help="models whose name contains one of these")
+    figures.add_option(one)
     one.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     one.add_argument("--limit", type=float, default=300)
     one.set_defaults(run=measure)

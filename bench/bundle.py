@@ -8,6 +8,7 @@ of OUT put into DIR: it measures what is missing, with the same timing caches.
 """
 import hashlib
 import lzma
+import os
 import pathlib
 import re
 import shutil
@@ -18,7 +19,7 @@ import networks
 import counterparts
 
 LIMIT = 55 << 20
-SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "counterparts.py", "planner.py")
+SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "counterparts.py", "planner.py", "figures.py", "peer.py")
 
 
 SCRIPT = """#!/bin/sh
@@ -102,7 +103,7 @@ def unpack(folder, work):
 
 
 def digest(path):
-    """A few digits that tell two octavo commands apart."""
+    """A few digits that tell two octavo commands apart, and the instructions that OCTAVO_CPU caps it at: engines and times of one are not the other's."""
     path = pathlib.Path(path)
     binary = path.with_name("octavo") if path.name == "run-octavo" else path
-    return hashlib.sha256(binary.read_bytes()).hexdigest()[:8]
+    return hashlib.sha256(binary.read_bytes()).hexdigest()[:8] + os.environ.get("OCTAVO_CPU", "")

@@ -236,6 +236,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cuda: engines for this machine's GPU, whose inputs and outputs stay in its memory")
     counterparts.arguments(parser)
+    parser.add_argument("--write", action="store_true", help="write the documents")
     parser.set_defaults(pairs=10, models=counterparts.ROOT / "build/bench_cases")
     args = parser.parse_args()
     args.cache = args.cache or args.models / f"timing.{args.device}.cache"

@@ -4,14 +4,16 @@ The implicit counterpart of a Q/DQ model is its float model with a TensorRT cali
 model quantizes. Scales are written as bits, so both say the same.
 """
 import json
+import math
 import os
 import pathlib
-import random
 import shutil
 import statistics
 import struct
 import subprocess
 import sys
+
+import figures
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared")).resolve()
@@ -127,12 +129,10 @@ def interleaved(args, a, b, threads):
     return times
 
 
-def interval(a, b, resamples=2000, seed=0):
-    """Median of the pairs' ratios a / b, and its 95 % bootstrap interval."""
+def interval(a, b):
+    """Median of the pairs' ratios a / b, and its 95 % interval (figures.interval); of fewer than six pairs nothing is known: 0 to infinity."""
     ratios = [x / y for x, y in zip(a, b)]
-    rng = random.Random(seed)
-    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    return statistics.median(ratios), medians[int(0.025 * resamples)], medians[int(0.975 * resamples) - 1]
+    return statistics.median(ratios), *(figures.interval(ratios) or (0.0, math.inf))
 
 
 def gpu():
@@ -140,12 +140,7 @@ def gpu():
     return run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()[0].strip()
 
 
-def machine():
-    """The processor's name and core count."""
-    for line in open("/proc/cpuinfo", encoding="utf-8"):
-        if line.startswith("model name"):
-            return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
-    return "unknown processor"
+machine = figures.machine
 
 
 def arguments(parser):
@@ -156,7 +151,6 @@ def arguments(parser):
     parser.add_argument("--effort", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=30, help="pairs of processes where the plans differ")
     parser.add_argument("--seconds", type=float, default=0.15, help="seconds that each process measures")
-    parser.add_argument("--write", action="store_true", help="write the documents")
 
 
 def finish(args):

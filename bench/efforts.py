@@ -29,6 +29,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu", type=int, default=1)
     counterparts.arguments(parser)
+    parser.add_argument("--write", action="store_true", help="write the documents")
     args = parser.parse_args()
     counterparts.finish(args)
     args.cpus = [args.cpu]

@@ -5,7 +5,7 @@ measurement is a process of its own; engines take turns on the same file and the
 rounds of --figure: each process's median run, its fastest one, or its mean processor time, for machines that other work shares; the ratio is the
 median over rounds of the faster peer's time / Octavo's of the same round. Engines are built at the default effort with one timing cache a command.
 
-usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--precision f32|bf16] [--before OCTAVO] [--json FILE] [--write]
+usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--precision f32|bf16] [--before OCTAVO] [--json FILE] [--record NAME]
 --precision bf16: Octavo with --allow float32,bfloat16 beside OpenVINO with its hint at bf16; ONNX Runtime has no such mode on x86.
 --before: another build of the command (an older one): its engines are measured in the same turns, by --octavo.
 """
@@ -24,8 +24,6 @@ import peer
 import transformers
 
 ENGINES = ("octavo", "ort", "openvino")
-PAGE = counterparts.ROOT / "docs/lab/performance-float.md"
-MARK = "<!-- by hand from here -->"
 
 
 def models(args):
@@ -50,6 +48,8 @@ def models(args):
         if not path.exists():
             make(path)
         found[name] = (path, {})
+    if args.precision == "bf16":  # of float models alone
+        found = {k: v for k, v in found.items() if not k.endswith("_qdq")}
     return {k: v for k, v in found.items() if not args.nets or any(n in k for n in args.nets)}
 
 
@@ -131,7 +131,6 @@ def main():
     parser.add_argument("--before", help="another octavo command")
     parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/floats")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--write", metavar="COMMIT", help=f"write {PAGE.name}, with the commit that was measured")
     figures.add_option(parser)
     args = parser.parse_args()
     if args.precision == "bf16":
@@ -163,11 +162,6 @@ def main():
             tables.setdefault(f"{threads} thread(s)", {})[name] = times
         figures.save(figures.record(results, tables), args.record)
     print(table(results))
-    if args.write:
-        old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        hand = old[old.index(MARK):] if MARK in old else MARK + "\n"
-        PAGE.write_text(f"# Float networks beside ONNX Runtime and OpenVINO\n\nWritten by `bench/floats.py --write`, commit {args.write}. float32 throughout, batch 1, medians over "
-                        f"rounds; *ratio*: of the faster peer in each round. *Before*: the commit that the last section names.\n{table(results)}\n\n{hand}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,12 @@
 those of torchvision and transformers with seeded weights, written by PyTorch's ONNX exporter; Q/DQ by ONNX Runtime's quantize_static (per channel, symmetric int8).
 Needs a GPU, torch, torchvision, onnx, onnxscript; onnxruntime for the forms int8 and mixed; transformers for bert.
 
-usage: gpu_networks.py DIR [NETWORK:BATCH ...] [--forms float16,mixed,int8] [--seconds 540] [--out DIR] [--effort 1] [--allow TYPES] [--workers N] [--check] [--mode reduce-overhead]
-DIR/bin/octavo is measured, DIR/lib holds libraries for it, DIR/models keeps the models and DIR/cache what PyTorch and Octavo keep. Without networks: those of TARGETS.
+usage: gpu_networks.py DIR [NETWORK:BATCH ...] [--forms float16,mixed,int8] [--rounds 6] [--seconds 540] [--out DIR] [--effort 1] [--allow TYPES] [--workers N] [--check]
+       [--mode reduce-overhead] [--octavo COMMAND] [--json FILE] [--record NAME]
+DIR/bin/octavo is measured (or --octavo), DIR/lib holds libraries for it, DIR/models keeps the models and DIR/cache what PyTorch and Octavo keep. Without networks: those of TARGETS.
+
+First all networks are exported and compiled in PyTorch, several at a time; these processes then wait. Engines are built one after the other, and PyTorch and the engines of a network
+take turns, round after round. --json keeps the rounds: the same command measures what is missing there.
 
 One JSON line a measurement goes to OUT/rows.json and to the screen: network, batch, form, ms (median), build_s (with what is measured to choose kernels), ratio (PyTorch's ms divided by it),
 slowest (the five regions that take longest, with their kernels). Times are of whole runs with inputs and outputs in the GPU's memory. What there is no time for is left out, and
@@ -22,12 +26,15 @@ import subprocess
 import sys
 import time
 
+import figures
 import gpu_time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # files here have the names of packages
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # files here have the names of packages
 TARGETS = ("mobilenet_v3_large:8", "regnet_y_800mf:8", "inception_v3:8", "efficientnet_b0:32", "convnext_tiny:8", "densenet121:8", "resnext50_32x4d:8", "efficientnet_v2_s:8",
            "deeplabv3_mobilenet_v3_large:8", "r3d_18:2", "swin_t:1", "shufflenet_v2_x1_0:8")
+TITLE = "networks on a GPU beside compiled PyTorch in float16"
 TRANSFORMERS = ("bert", "vit", "swin")
 
 
@@ -74,12 +81,12 @@ def network(name, batch):
 
 def export(models, name, batch, forms):
     """Writes the missing models of a network."""
-    import torch
-
     path = models / f"{name}_b{batch}.onnx"
     wanted = [path] + [path.with_suffix(f".{f}.onnx") for f in forms if f != "float16"]
     if all(p.exists() for p in wanted):
         return
+    import torch
+
     model, x = network(name, batch)
     if not path.exists():
         part = path.with_suffix(".part")
@@ -116,9 +123,7 @@ def time_torch(name, batch, mode):
             x = x.half()
         if x.dim() == 4:
             model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-        run = torch.compile(model, mode=mode)
-        ms = gpu_time.median_ms(run, x)
-    print(json.dumps({"ms": round(ms, 4), "gpu": torch.cuda.get_device_name()}), flush=True)
+        gpu_time.serve(torch.compile(model, mode=mode), x)
 
 
 class Bench:
@@ -130,7 +135,11 @@ class Bench:
         cache = self.folder / "cache"
         self.environment = dict(os.environ, XDG_CACHE_HOME=str(cache), TORCHINDUCTOR_CACHE_DIR=str(cache / "inductor"), TRITON_CACHE_DIR=str(cache / "triton"))
         self.libraries = {"LD_LIBRARY_PATH": f"{self.folder / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
-        self.rows, self.left_out, self.torch_ms, self.failed = [], [], {}, False
+        self.rows, self.left_out, self.torch, self.failed = [], [], {}, False
+        self.octavo = pathlib.Path(args.octavo).resolve() if args.octavo else self.folder / "bin/octavo"
+        self.results = json.loads(args.json.read_text()) if args.json and args.json.exists() else {"times": {}}
+        if args.record or args.json:
+            figures.claim(self.results, self.octavo, gpu_time.device())
 
     def left(self):
         return self.args.seconds - (time.time() - self.begin)
@@ -153,7 +162,7 @@ class Bench:
             return None
 
     def prepare(self, networks):
-        """Models, and what PyTorch compiles, several networks at a time; the times of this are not reported."""
+        """Models, and PyTorch's processes, several networks at a time."""
         def one(net):
             name, batch = net
             words = [sys.executable, __file__, str(self.folder), "--export", f"{name}:{batch}", "--forms", ",".join(self.args.forms)]
@@ -161,47 +170,59 @@ class Bench:
             if done is not None and done.returncode != 0:
                 self.row(network=name, batch=batch, form="export", error=done.stderr.strip()[-300:])
             if not self.args.no_torch:
-                self.run(f"compile {name}:{batch}", self.torch_words(name, batch), self.environment)
+                words = [sys.executable, __file__, str(self.folder), "--torch", f"{name}:{batch}", "--mode", self.args.mode]
+                self.torch[name, batch] = gpu_time.Torch(words, self.environment, max(10, self.left() - 30))
 
         with concurrent.futures.ThreadPoolExecutor(self.args.workers) as pool:
             list(pool.map(one, networks))
 
-    def torch_words(self, name, batch):
-        return [sys.executable, __file__, str(self.folder), "--torch", f"{name}:{batch}", "--mode", self.args.mode]
+    def title(self, name, batch, form):
+        return f"{name}, batch {batch}, {form}"
 
-    def torch(self, name, batch):
-        done = self.run(f"torch {name}:{batch}", self.torch_words(name, batch), self.environment, 20)
-        if done is None:
-            return
-        line = next((l for l in done.stdout.splitlines() if l.startswith("{")), None)
-        if line is None:
-            return self.row(network=name, batch=batch, form="torch", error=done.stderr.strip()[-300:])
-        found = json.loads(line)
-        self.torch_ms[name, batch] = found["ms"]
-        self.row(network=name, batch=batch, form="torch", **found)
-
-    def octavo(self, name, batch, form):
+    def build(self, name, batch, form):
+        """(engine file, seconds), or None."""
         path = self.models / (f"{name}_b{batch}.onnx" if form == "float16" else f"{name}_b{batch}.{form}.onnx")
-        what = f"octavo {name}:{batch} {form}"
         if not path.exists():
-            return self.left_out.append(f"{what} (no model)")
-        words = [self.folder / "bin/octavo", "bench", path, "--device", "cuda", "--effort", self.args.effort, "--noDataTransfers", "--seconds", 0.5, "--regions", "--allow", self.args.allow,
-                 "--timing-cache", "none"]
-        begin = time.time()
-        done = self.run(what, words, self.environment | self.libraries)
-        if done is None:
-            return
-        (self.out / (re.sub(r"[^a-z0-9]+", "-", what) + ".txt")).write_text(done.stdout + done.stderr)
-        median = re.search(r"median ([0-9.]+) ms", done.stdout)
-        if done.returncode != 0 or not median:
-            return self.row(network=name, batch=batch, form=form, error=(done.stderr or done.stdout).strip()[:300])
-        ms = float(median[1])
-        other = self.torch_ms.get((name, batch))
-        self.row(network=name, batch=batch, form=form, ms=ms, build_s=round(time.time() - begin - 0.5, 1), **({"ratio": round(other / ms, 2)} if other else {}), slowest=slowest(done.stdout))
-        if self.args.check:
-            done = self.run(f"check {what}", [self.folder / "bin/octavo", "check", path, "--device", "cuda", "--effort", 0, "--allow", self.args.allow], self.environment | self.libraries)
-            if done is not None and done.returncode != 0:
-                self.row(network=name, batch=batch, form=f"check {form}", error=(done.stdout + done.stderr).strip()[-300:])
+            self.left_out.append(f"{self.title(name, batch, form)} (no model)")
+            return None
+        engine, begin = self.out / f"{name}_b{batch}.{form}.octavo", time.time()
+        done = self.run(self.title(name, batch, form), [self.octavo, "build", path, "-o", engine, "--device", "cuda", "--effort", self.args.effort, "--allow", self.args.allow,
+                                                        "--timing-cache", "none"], self.environment | self.libraries)
+        if done is not None and done.returncode != 0:
+            self.row(network=name, batch=batch, form=form, error=(done.stderr or done.stdout).strip()[:300])
+        return (engine, time.time() - begin) if done is not None and done.returncode == 0 else None
+
+    def bench(self, engine, *words):
+        return subprocess.run([str(w) for w in (self.octavo, "bench", engine, "--noDataTransfers", "--seconds", 0.3, *words)], env=self.environment | self.libraries, capture_output=True,
+                              text=True, check=True, timeout=60).stdout
+
+    def network(self, name, batch):
+        """Builds, then rounds in turns."""
+        built = {form: found for form in self.args.forms if (found := self.build(name, batch, form))}
+        engines = {form: engine for form, (engine, _) in built.items()}
+        torch = self.torch.get((name, batch))
+        if torch is None or torch.error:
+            self.row(network=name, batch=batch, form="torch", error=torch.error if torch else "left out")
+        found = gpu_time.rounds(torch, engines, lambda e: json.loads(self.bench(e, "--json").splitlines()[-1])["median_ms"], self.args.rounds, self.left) if torch and engines else None
+        for form, (engine, seconds) in built.items():
+            if found is None:
+                self.left_out.append(self.title(name, batch, form))
+                continue
+            self.results["times"][self.title(name, batch, form)] = found[form]
+            self.row(network=name, batch=batch, form=form, ms=statistics.median(found[form]["octavo"]), torch=statistics.median(found[form]["torch"]), build_s=round(seconds, 1),
+                     ratio=round(statistics.median(figures.ratios(found[form], range(self.args.rounds))), 2), slowest=slowest(self.bench(engine, "--regions")))
+            if self.args.check:
+                self.check(name, batch, form)
+            engine.unlink()
+        if self.args.json:
+            self.args.json.write_text(json.dumps(self.results, indent=1))
+
+    def check(self, name, batch, form):
+        path = self.models / (f"{name}_b{batch}.onnx" if form == "float16" else f"{name}_b{batch}.{form}.onnx")
+        done = self.run(f"check {self.title(name, batch, form)}", [self.octavo, "check", path, "--device", "cuda", "--effort", 0, "--allow", self.args.allow],
+                        self.environment | self.libraries)
+        if done is not None and done.returncode != 0:
+            self.row(network=name, batch=batch, form=f"check {form}", error=(done.stdout + done.stderr).strip()[-300:])
 
 
 def slowest(text):
@@ -226,7 +247,11 @@ def main():
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 4) // 4))
     parser.add_argument("--check", action="store_true", help="also `octavo check` of every form")
     parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile")
-    parser.add_argument("--no-torch", action="store_true", help="Octavo alone; models must be there already, or torch")
+    parser.add_argument("--no-torch", action="store_true", help="with --prepare: write the models alone")
+    parser.add_argument("--rounds", type=int, default=figures.LEAST_ROUNDS)
+    parser.add_argument("--octavo", help="the command (default: DIR/bin/octavo)")
+    parser.add_argument("--json", type=pathlib.Path, help="where the rounds are kept")
+    figures.add_option(parser)
     parser.add_argument("--prepare", action="store_true", help="write the models and compile them in PyTorch, measure nothing")
     parser.add_argument("--export", help=argparse.SUPPRESS)
     parser.add_argument("--torch", help=argparse.SUPPRESS)
@@ -236,22 +261,30 @@ def main():
         return export(pathlib.Path(args.folder).resolve() / "models", *split(args.export), args.forms)
     if args.torch:
         return time_torch(*split(args.torch), args.mode)
-    networks = [split(n) for n in (args.networks or TARGETS)]
+    wanted = [split(n) for n in (args.networks or TARGETS)]
     bench = Bench(args)
-    bench.prepare(networks)
-    if not args.prepare:
-        for name, batch in networks:
-            if not args.no_torch:
-                bench.torch(name, batch)
-            for form in args.forms:
-                bench.octavo(name, batch, form)
-    ratios = {f: [r["ratio"] for r in bench.rows if r["form"] == f and "ratio" in r] for f in args.forms}
-    for form, found in ratios.items():
+    networks = [n for n in wanted if any(bench.title(*n, form) not in bench.results["times"] for form in args.forms)]
+    try:
+        bench.prepare(networks)
+        for name, batch in [] if args.prepare else networks:
+            if bench.left() < 40:
+                bench.left_out += [bench.title(name, batch, form) for form in args.forms]
+            else:
+                bench.network(name, batch)
+    finally:
+        for torch in bench.torch.values():
+            torch.close()
+    times = bench.results["times"]
+    for form in args.forms:
+        found = [statistics.median(figures.ratios(times[key], range(len(times[key]["octavo"])))) for n in wanted if (key := bench.title(*n, form)) in times]
         if found:
-            print(f"{form}: PyTorch / Octavo: geometric mean {statistics.geometric_mean(found):.2f} of {len(found)} networks, least {min(found):.2f}")
+            print(f"{form}: PyTorch / Octavo: {figures.summary(found)}")
     if bench.left_out:
         print("left out, no time or no model:", "; ".join(bench.left_out))
-    return 1 if bench.failed else 0
+    absent = [key for n in wanted for form in args.forms if (key := bench.title(*n, form)) not in times]
+    if args.record and times:
+        figures.save(figures.record(bench.results, {TITLE: {key: times[key] for n in wanted for form in args.forms if (key := bench.title(*n, form)) in times}}, left_out=absent), args.record)
+    return 1 if bench.failed or (absent and not args.prepare) else 0
 
 
 if __name__ == "__main__":

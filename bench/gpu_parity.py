@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Explicit models against their implicit counterparts on a GPU: are the plans the same, and where they are not, which is faster?
 
-usage: gpu_parity.py FOLDER [--nets A,B] [--styles inputs,residual] [--batches 1,128] [--effort 0] [--cache FILE] [--pairs 5] [--jobs N] [--hashes]
+usage: gpu_parity.py FOLDER [--nets A,B] [--styles inputs,residual] [--batches 1,128] [--effort 0] [--cache FILE] [--pairs 6] [--jobs N] [--hashes] [--make] [--record NAME]
 
-FOLDER holds NET.onnx (float) and NET.STYLE.onnx, what zoo.py and placements.py of the test data write. The counterpart is the float model with a
+FOLDER holds NET.onnx (float) and NET.STYLE.onnx, what zoo.py and placements.py of the test data write (--make: writes those that are missing). The counterpart is the float model with a
 calibration table that holds the scale of every tensor which the explicit one quantizes (counterparts.py). Equal plan hashes are the answer: the
 same regions, tactics and constants. Where they differ, both run in turns, --pairs processes each, and the median ratio explicit / counterpart is
 shown. --hashes: no times are taken.
@@ -12,38 +12,42 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
-import statistics
+import re
 import sys
 
 import counterparts
+import figures
+import gpu_time
+import networks
+import parity_table
+
+TITLE = "explicit beside implicit on a GPU"
 
 
 def plan(args, net, style, batch, form):
     """Builds the engine in FOLDER; its plan hash."""
     import onnx
 
-    import octavo
-
     explicit = args.folder / f"{net}.{style}.onnx"
-    model, table = explicit, None
-    shapes = {i.name: [batch] + [d.dim_value for d in i.type.tensor_type.shape.dim][1:] for i in onnx.load(explicit).graph.input}
+    model, table = explicit, []
+    shapes = ",".join("x".join(map(str, [f"{i.name}:{batch}"] + [d.dim_value for d in i.type.tensor_type.shape.dim][1:])) for i in onnx.load(explicit).graph.input)
     if form == "counterpart":
         model, table = args.folder / f"{net}.onnx", args.folder / f"{net}.{style}.{batch}.cache"
         counterparts.write_table(table, counterparts.scales_of(onnx.load(explicit)))
-    engine = octavo.build(model, device="cuda", shapes=shapes, effort=args.effort, timing_cache=args.cache, calibration=table)
-    if not args.hashes:
-        engine.save(args.folder / f"{net}.{style}.{batch}.{form}.octavo")
-    return engine.plan_hash
+        table = ["--calibration", table]
+    said = counterparts.octavo(args, "build", model, "-o", args.folder / f"{net}.{style}.{batch}.{form}.octavo", "--device", "cuda", "--shapes", shapes, "--effort", args.effort,
+                               "--timing-cache", args.cache or "none", *table)
+    return re.search(r", plan ([0-9a-f]+)", said)[1]
 
 
-def ratio(args, net, style, batch):
-    def ms(form):
-        return counterparts.octavo(args, "bench", args.folder / f"{net}.{style}.{batch}.{form}.octavo", "--json", "--noDataTransfers", "--seconds", "0.3")
-    ratios = []
-    for _ in range(args.pairs):
-        first, second = (json.loads(ms(form).splitlines()[-1])["median_ms"] for form in ("explicit", "counterpart"))
-        ratios.append(first / second)
-    return statistics.median(ratios), min(ratios), max(ratios)
+def pairs(args, net, style, batch):
+    """Milliseconds of both forms, in turns; neither is always first."""
+    found = {"explicit": [], "counterpart": []}
+    for i in range(args.pairs):
+        for form in list(found)[:: 1 - 2 * (i % 2)]:
+            said = counterparts.octavo(args, "bench", args.folder / f"{net}.{style}.{batch}.{form}.octavo", "--json", "--noDataTransfers", "--seconds", "0.3")
+            found[form].append(json.loads(said.splitlines()[-1])["median_ms"])
+    return found
 
 
 def main():
@@ -54,28 +58,43 @@ def main():
     parser.add_argument("--batches", default="1,128")
     parser.add_argument("--effort", type=int, default=0)
     parser.add_argument("--cache")
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=figures.LEAST_ROUNDS)
+    parser.add_argument("--make", action="store_true", help="write the models that are missing")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--hashes", action="store_true")
     parser.add_argument("--octavo", default=counterparts.octavo_command())
+    figures.add_option(parser)
     args = parser.parse_args()
+    results, rows, facts = {}, {}, {}
+    if args.record:
+        figures.claim(results, args.octavo, gpu_time.device())
+    if args.make:
+        args.models = args.folder
+        for net in args.nets.split(","):
+            for style in args.styles.split(","):
+                networks.placed_model(args, net, style)
     cells = [(net, style, int(batch)) for net in args.nets.split(",") for style in args.styles.split(",") for batch in args.batches.split(",")]
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
         futures = {(cell, form): pool.submit(plan, args, *cell, form) for cell in cells for form in ("explicit", "counterpart")}
         hashes = {key: future.result() for key, future in futures.items()}
     worse = 0
     for cell in cells:
-        explicit, counterpart = hashes[cell, "explicit"], hashes[cell, "counterpart"]
-        line = f"{cell[0]} {cell[1]} batch {cell[2]}: {explicit[:12]} {counterpart[:12]} "
+        name, explicit, counterpart = f"{cell[0]}, {cell[1]}, batch {cell[2]}", hashes[cell, "explicit"], hashes[cell, "counterpart"]
+        line = f"{name}: {explicit[:12]} {counterpart[:12]} "
+        rows[name], facts[name] = {}, {"plan": "the same" if explicit == counterpart else "another"}
         if explicit == counterpart:
             print(line + "the same plan", flush=True)
         elif args.hashes:
             worse += 1
             print(line + "other plans", flush=True)
         else:
-            middle, least, most = ratio(args, *cell)
-            worse += middle > 1.02
+            rows[name] = pairs(args, *cell)
+            middle, least, most = counterparts.interval(rows[name]["explicit"], rows[name]["counterpart"])
+            worse += least > parity_table.LIMIT
             print(line + f"other plans, explicit / counterpart {middle:.3f} [{least:.3f}, {most:.3f}]", flush=True)
+    if args.record:
+        view = {**parity_table.RECORDED, "columns": parity_table.RECORDED["columns"][:4], "facts": facts, "note": f"effort {args.effort}"}
+        figures.save(figures.record(results, {TITLE: rows}, views={TITLE: view}), args.record)
     sys.exit(1 if worse else 0)
 
 

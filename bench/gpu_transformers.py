@@ -2,6 +2,7 @@
 Octavo of another commit. Needs a GPU; numpy and onnx make the models there (seeded weights, the width of the networks, few layers).
 
 usage: gpu_transformers.py DIR [--out DIR] [--seconds 240] [--layers 3] [--forms float,float16,linear,all] [--models DIR] [--floats]
+       gpu_transformers.py DIR --record NAME [--rounds 6]     no checks: PyTorch and the engines in turns, round after round
 DIR/bin/octavo is measured, DIR/bin/octavo_before too if there is one; DIR/lib holds libraries for them. What there is no time for is left out and named.
 --models DIR only writes the models.
 
@@ -19,11 +20,13 @@ import subprocess
 import sys
 import time
 
+import figures
 import gpu_time
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # a package of the name transformers is what PyTorch looks for
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # a package of the name transformers is what PyTorch looks for
 spec = importlib.util.spec_from_file_location("octavo_encoders", HERE / "transformers.py")
 encoders = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(encoders)
@@ -83,8 +86,13 @@ def encoder(path, network, batch, form, layers):
     g.save(path, [g.helper.make_tensor_value_info("x", g.float_type, shape)], x, shape)
 
 
-def time_torch(names, layers):
-    """In a process of its own: one line of JSON a network."""
+TITLE = "encoders on a GPU beside compiled PyTorch in float16"
+TURNS = (("vit", 64), ("bert", 32), ("vit", 1), ("bert", 1))
+FORMS = {"float16": ("float16", ""), "float, float16 allowed": ("float", "float16"), "float, bfloat16 allowed": ("float", "bfloat16"), "all products in int8": ("all", "")}
+
+
+def time_torch(names, layers, serve=False):
+    """In a process of its own: one line of JSON a network. `serve`: one network, as gpu_time.serve says."""
     import torch
 
     class Layer(torch.nn.Module):
@@ -121,8 +129,11 @@ def time_torch(names, layers):
             x = torch.randn(int(batch), tokens, WIDTH, device="cuda", dtype=torch.float16)
             torch._dynamo.reset()
             run = torch.compile(model, mode="reduce-overhead")
+            if serve:
+                return gpu_time.serve(run, x)
             ms = gpu_time.median_ms(run, x)
         print(json.dumps({"network": name, "ms": ms, "gpu": torch.cuda.get_device_name()}), flush=True)
+    return None
 
 
 class Bench:
@@ -185,6 +196,35 @@ class Bench:
         median = re.search(r"median ([0-9.]+) ms", run.stdout)
         print(f"{what}: {median[1] if median else '?'} ms ({time.time() - begin:.0f} s with the build)", flush=True)
 
+    def turns(self, rounds):
+        """{row: rounds of both}, and the rows for which there was no time."""
+        found, absent, program = {}, [], self.folder / "bin/octavo"
+        for network, batch in TURNS:
+            words = [sys.executable, __file__, "--torch", f"{network}:{batch}", "--serve", "--layers", str(self.args.layers)]
+            torch, engines = gpu_time.Torch(words, os.environ, max(10, self.left() - 20)), {}
+            for form, (model, allow) in FORMS.items():
+                title = f"{network}, {self.args.layers} layers, batch {batch}, {form}"
+                engine = self.out / f"{len(engines)}.octavo"
+                run = self.octavo(f"build {title}", "octavo", "build", self.model(network, batch, model, self.args.layers), "-o", engine, "--device", "cuda", "--effort", 1,
+                                  "--timing-cache", self.folder / "octavo.times", *(["--allow", f"int8,float32,{allow}"] if allow else []))
+                if run is not None and run.returncode == 0:
+                    engines[title] = engine
+                else:
+                    self.wrong += run is not None
+                    absent.append(title)
+            bench = lambda e: json.loads(subprocess.run([program, "bench", e, "--noDataTransfers", "--seconds", "0.3", "--json"], env=self.environment, capture_output=True, text=True,
+                                                        check=True, timeout=60).stdout.splitlines()[-1])["median_ms"]
+            measured = gpu_time.rounds(torch, engines, bench, rounds, self.left)
+            torch.close()
+            if measured is None:
+                print(f"{network}:{batch}: {torch.error or 'no time left'}", flush=True)
+                absent += list(engines)
+                continue
+            found |= measured
+            for title, times in measured.items():
+                print(f"{title}: {figures.verdict(figures.ratios(times, range(rounds)))}", flush=True)
+        return found, absent
+
     def torch(self, names):
         if self.left() < 40:
             return self.left_out.append("torch")
@@ -213,9 +253,12 @@ def main():
     parser.add_argument("--models")
     parser.add_argument("--floats", action="store_true")
     parser.add_argument("--torch", nargs="*")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=figures.LEAST_ROUNDS)
+    figures.add_option(parser)
     args = parser.parse_args()
     if args.torch:
-        return time_torch(args.torch, args.layers)
+        return time_torch(args.torch, args.layers, args.serve)
     if args.models:
         folder = pathlib.Path(args.models)
         folder.mkdir(parents=True, exist_ok=True)
@@ -224,6 +267,13 @@ def main():
                 encoder(folder / f"{network}_{form}.onnx", network, 1, form, args.layers)
         return None
     b = Bench(args)
+    if args.record:
+        results = {}
+        figures.claim(results, b.folder / "bin/octavo", gpu_time.device())
+        found, absent = b.turns(args.rounds)
+        if found:
+            figures.save(figures.record(results, {TITLE: found}, left_out=absent), args.record)
+        return 1 if b.wrong or absent else 0
     kinds = (("float16", ""), ("float", "float16"), ("float", "bfloat16"))
     if args.floats:
         for form, allow in kinds:

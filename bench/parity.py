@@ -1,4 +1,4 @@
-"""Explicit models against their implicit counterparts: the parity table of the README and docs/lab/parity.md (docs/lab/parity-method.md says what it shows).
+"""Explicit models against their implicit counterparts: the table of docs/lab/parity.md and the README's sentence (--record, bench/figures.py; docs/lab/parity-method.md says what it shows).
 
 For each network, placement style and thread count both are built with one timing cache, frozen before any engine that is measured is built.
 Equal plan hashes are the answer; otherwise pairs of processes take turns, and the 95 % interval of the median ratio explicit / counterpart is shown;
@@ -6,10 +6,9 @@ above 1.02 `octavo explain --roundings` says what the placement demands, and the
 the counterpart too. "implicit" compares the counterpart that has every range with the fastest of all seven styles. "check" compares every region of all seven
 styles with the reference. Results are kept in --json, so that a run can be taken up again.
 
-usage: parity.py [--nets A,B] [--styles A,B] [--threads 1,2] [--pairs 30] [--jobs N]     measures here
+usage: parity.py [--nets A,B] [--styles A,B] [--threads 1,2] [--pairs 30] [--jobs N] [--record NAME]     measures here
        parity.py --prepare DIR [--nets A,B] [--wheels DIR]      one folder that another machine can measure from (bundle.py says what it needs)
        parity.py --run DIR [--json FILE] [--minutes M]          measures there; again with the same --json: the rest
-       parity.py --write --json FILE                            docs/lab/parity.md and the README from the results
 """
 import argparse
 import collections
@@ -26,6 +25,7 @@ import threading
 import time
 
 import bundle
+import figures
 import networks
 import parity_table
 import counterparts
@@ -73,6 +73,7 @@ class Kept:
         for name, value in facts.items():
             if self.all.setdefault(name, value) != value:
                 sys.exit(f"error: {self.path}: measured with {name} {self.all[name]!r}, now it is {value!r}: a table is one run's; take another --json")
+        figures.claim(self.all, args.octavo)
         self.results = self.all["results"]
         self.write()
 
@@ -172,7 +173,7 @@ def compare(args, a, b, threads):
     x, y = counterparts.interleaved(args, a, b, threads)
     ratio, low, high = counterparts.interval(x, y)
     return {**row, "same": False, "pairs": args.pairs, "explicit_ms": statistics.median(x), "counterpart_ms": statistics.median(y),
-            "ratio": ratio, "low": low, "high": high}
+            "ratio": ratio, "low": low, "high": high, "rounds": [x, y]}
 
 
 def measure_style(args, net, style, threads):
@@ -308,6 +309,7 @@ def main():
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR", help="with --prepare: Python wheels for a machine without onnx")
     counterparts.arguments(parser)
+    figures.add_option(parser)
     parser.set_defaults(models=None)
     args = parser.parse_args()
     args.wanted = [*args.styles, *(s for s in (*networks.STYLES, *networks.MORE) if s not in args.styles and not args.only_styles)]
@@ -323,9 +325,6 @@ def main():
         args.octavo = bundle.unpack(args.run.resolve(), args.models)
     args.models = args.models or counterparts.ROOT / "build/bench_models"
     args.json = args.json or args.models / "parity.json"
-    if args.write:
-        parity_table.write(json.loads(args.json.read_text()), args.nets, args.styles, args.threads)
-        return
     counterparts.finish(args)
     if args.prepare:
         print(f"{args.prepare}: {bundle.prepare(args, args.prepare) / 2**20:.1f} MiB")
@@ -333,7 +332,12 @@ def main():
     args.engines = args.models / f"engines-{bundle.digest(args.octavo)}-e{args.effort}"
     args.engines.mkdir(exist_ok=True)
     failed = Run(args).run()
-    print(parity_table.main_table(json.loads(args.json.read_text())["results"], args.nets, args.styles, args.threads))
+    if args.record and not failed:
+        parity_table.record(json.loads(args.json.read_text()), args)
+    results = json.loads(args.json.read_text())["results"]
+    for table in (parity_table.main_table, parity_table.count, parity_table.roundings_table):
+        print(table(results, args.nets, args.styles, args.threads) + "\n")
+    print(parity_table.checks_table(results, args.nets))
     sys.exit(failed)
 
 

@@ -1,8 +1,6 @@
-"""docs/lab/parity.md and the README's summary from the results of bench/parity.py."""
-import sys
-
+"""The results of bench/parity.py as text, and as the table and the sentence of a record, which docs/lab/parity.md and the README show."""
+import figures
 import networks
-import counterparts
 
 LIMIT = 1.02
 
@@ -105,42 +103,6 @@ def checks_table(results, nets):
     return "\n".join(lines)
 
 
-TEXT = """# Explicit models against their implicit counterparts
-
-Written by `bench/parity.py --write` from one run on {machine}. Pairs of processes took turns on {jobs} cores at a time, each pair on cores of its own; effort {effort}. `docs/lab/parity-method.md` describes the method.
-
-- A cell is the ratio explicit ÷ counterpart: the median of {pairs} pairs of processes that take turns, and its 95 % interval. The counterpart is the float model with a table of the same scales.
-- *same plan*: both models compile to plans with the same hash. The time is that of a run.
-- If the whole interval is above {limit}, the cell says what the placement demands: *roundings* inside regions, and tensors that are stored in *float32* as well as in 8 bits, because an operator reads them without a pair.
-- *without them the counterpart's plan*: without these, the network compiles to the counterpart's plan, hash for hash. So they explain the whole difference.
-- Otherwise the cell gives the ratio without those that cost time, measured the same way. If that ratio is above {limit} too, the cell also gives the ratio without all of them. *slower* means that they do not explain the difference.
-- The last column is the counterpart with every range, divided by the fastest explicit style of all seven.
-
-{main}
-
-{count}
-
-## What the placements demand
-
-This table has the cells whose interval lies above {limit}. Its columns:
-
-- *demanded*: the roundings inside regions, and the tensors stored in float32 as well as in 8 bits.
-- *cost time*: how many of them cost time (`docs/lab/parity-method.md` says how this is measured).
-- *those regions with, without*: the regions that differ without those that cost time, each region timed alone.
-- whole runs, each beside the counterpart that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings --build-without`), unless the engine without all of them is the counterpart's plan; the engine
-  without all of them (`--build-without-all`), if it is the counterpart's plan, or if the other was not measured or does not reach {limit}.
-
-{roundings}
-
-## All seven styles
-
-`octavo check` compares each region with the reference on the region's own inputs, int8 results bit for bit. *Regions* are those of the engine, built as above. *Passes of their own* only move data, or change its type or scale, and are not at a network input
-or output.
-
-{checks}
-"""
-
-
 def count(results, nets, styles, threads):
     """In words: how many cells are what."""
     rows = [r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")) and "same" in r]
@@ -164,28 +126,52 @@ def count(results, nets, styles, threads):
 
 
 def summary(results, nets, styles, threads):
-    """The same for the README, in two sentences."""
+    """The same for the README, in two or three sentences. As fast: one plan, or the whole interval is below the limit."""
     rows = [r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")) and "same" in r]
-    equal = sum(r["same"] or r["low"] <= LIMIT for r in rows)
+    equal = sum(r["same"] or r["high"] <= LIMIT for r in rows)
+    unclear = sum(not r["same"] and r["low"] <= LIMIT < r["high"] for r in rows)
     demanded = sum(not r["same"] and r["low"] > LIMIT and (reaches(r.get("without")) or explained(r)) for r in rows)
     return (f"In {equal} of {len(rows)} measured cases a model with Q/DQ nodes runs as fast (within {round(100 * LIMIT) - 100} %) as the same network without them, for which "
-            f"the ranges come from a table. In {demanded} more cases the Q/DQ nodes demand additional roundings, and these cause the difference in time; "
-            f"`octavo build --qdq permit` leaves such roundings out if the model becomes faster.")
+            f"the ranges come from a table. {f'In {unclear} cases the intervals are too wide to tell. ' if unclear else ''}In {demanded} cases the Q/DQ nodes demand additional roundings, and these cause the "
+            f"difference in time; `octavo build --qdq permit` leaves such roundings out if the model becomes faster.")
 
 
-def write(kept, nets, styles, threads):
-    """docs/lab/parity.md, and the README's summary."""
-    results = kept["results"]
-    main = main_table(results, nets, styles, threads)
-    text = TEXT.format(limit=LIMIT, main=main, count=count(results, nets, styles, threads), roundings=roundings_table(results, nets, styles, threads), checks=checks_table(results, nets),
-                       **{k: kept[k] for k in ("machine", "effort", "pairs", "jobs")})
-    (counterparts.ROOT / "docs/lab/parity.md").write_text(text, encoding="utf-8")
-    readme = counterparts.ROOT / "README.md"
-    begin, end = "<!-- parity:begin -->", "<!-- parity:end -->"
-    content = readme.read_text(encoding="utf-8")
-    if begin in content and end in content:
-        head, rest = content.split(begin, 1)
-        where = f"(Measured on {kept['machine']}, effort {kept['effort']}.)"
-        readme.write_text(f"{head}{begin}\n{summary(results, nets, styles, threads)}\n{where}\n{end}" + rest.split(end, 1)[1], encoding="utf-8")
-    else:
-        print(f"README.md has no {begin} ... {end}: only docs/lab/parity.md was written", file=sys.stderr)
+RECORDED = {"columns": [["plan", "plan"], ["explicit", "explicit, ms"], ["counterpart", "implicit, ms"], ["ratio", "explicit ÷ implicit"], ["demanded", "what the placement demands"],
+                        ["without", "explicit without it, ms"], ["beside", "implicit beside that, ms"], ["rest", "without it ÷ implicit"]],
+            "ratios": {"ratio": {"of": ["explicit"], "over": "counterpart", "words": ["slower", "level", "faster"]},
+                       "rest": {"of": ["without"], "over": "beside", "words": ["slower", "level", "faster"]}}}
+
+
+def recorded(results, nets, styles, threads):
+    """(rows, view) for figures.record: a row a network, placement and number of threads."""
+    rows, facts = {}, {}
+    for net in nets:
+        for t in threads:
+            for s in styles:
+                row = results.get(f"{net}/{s}/{t}")
+                if not row or "same" not in row:
+                    continue
+                name = f"{net}, {s}, {t} thread{'s' * (t > 1)}"
+                rows[name], facts[name] = {}, {"plan": "the same" if row["same"] else "another"}
+                if not row["same"]:
+                    rows[name] |= dict(zip(("explicit", "counterpart"), row["rounds"]))
+                if found := row.get("demanded", {}).get("roundings"):
+                    facts[name]["demanded"] = demands(found)
+                    best = next((row[k] for k in ("without", "without_all") if reaches(row.get(k))), row.get("without_all") or row.get("without"))
+                    if best and best["same"]:
+                        facts[name]["without"] = "the same plan"
+                    elif best:
+                        rows[name] |= dict(zip(("without", "beside"), best["rounds"]))
+            if (row := results.get(f"{net}/implicit/{t}")) and "same" in row:  # there "explicit" is the counterpart that has every range
+                name = f"{net}, {row['fastest']} (the fastest) beside every range, {t} thread{'s' * (t > 1)}"
+                rows[name], facts[name] = ({} if row["same"] else dict(zip(("counterpart", "explicit"), row["rounds"]))), {"plan": "the same" if row["same"] else "another"}
+    if not any("demanded" in f for f in facts.values()):
+        return rows, {**RECORDED, "columns": RECORDED["columns"][:4], "facts": facts}
+    return rows, {**RECORDED, "facts": facts}
+
+
+def record(kept, args):
+    """docs/lab/records/NAME.json, with the README's sentence."""
+    rows, view = recorded(kept["results"], args.nets, args.styles, args.threads)
+    view["summary"] = summary(kept["results"], args.nets, args.styles, args.threads)
+    figures.save(figures.record(kept, {"explicit beside implicit": rows}, views={"explicit beside implicit": view}), args.record)

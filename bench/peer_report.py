@@ -1,11 +1,9 @@
-"""What peers.py found, as text: docs/lab/performance.md, the README's table and docs/lab/performance.svg."""
+"""What peers.py found: as text, as tables of a record, and as docs/lab/performance.svg."""
 import importlib.metadata
-import re
 import statistics
 
 import chart
 import roofline
-import counterparts
 from figures import steady_rounds
 from peer import NAMES
 
@@ -16,18 +14,6 @@ AMX_AIMS, AMX_OTHER = {"resnet50": 1.3, "yolov8n": 3.0}, 1.3  # where there are 
 AMX_PEAK = 1000  # GMAC/s of one core; without tiles it is less
 COUNTED = ("float", "bfloat16")  # forms that are no 8-bit model
 
-TEXT = """# Times beside ONNX Runtime and OpenVINO
-
-Written by `bench/peers.py --write`. {machine}. Every measurement is a process of its own; the engines take turns on the same file, the
-same inputs and the same cores{priority}; figures are medians over rounds of each process's median ({rounds}). The networks have the shapes of the real ones and
-seeded weights; `residual`, `outputs`, `everywhere` and `inputs` are placements of Q/DQ pairs, int8 symmetric activations and weights per
-output channel; `uint8` is the model that suits the peers, asymmetric uint8 activations; `float` is the unquantized one.
-
-*Ratio*: the faster peer's time on this file ÷ Octavo's. *Against any form*: the fastest time of any peer on any form of the network (its uint8
-file, its float or bfloat16 model) ÷ Octavo's. *Of peak*: multiplications a second, of what back-to-back {instruction} reach in the same
-run ({peaks}). *Of the roofline*: of `bench/roofline.py`'s "tuned" figure at that peak. *Aim*: the ratio we hold ourselves to, or 85 % of
-the peak where that is less (of "tuned" for MobileNetV2).
-"""
 AGREE = """
 ## Outputs
 
@@ -231,13 +217,6 @@ def real_text(f):
     return out + "\n## Int8 against our own float\n\n" + table(["network", "form", "threads", "float, ms", "int8, ms", "float ÷ int8"], rows) + "\n"
 
 
-def head_text(f):
-    amx = f.typical.get(1, 0) > AMX_PEAK
-    peaks = ", ".join(f"{v:.0f} GMAC/s on {t} thread{'s' * (t > 1)}" for t, v in sorted(f.typical.items())) or "not measured"
-    priority = ", with real-time priority" if f.raw.get("realtime", True) else ""
-    return TEXT.format(machine=f.raw["machine"], priority=priority, rounds=f.rounds, peaks=peaks, instruction="`tdpbusd`" if amx else "`vpdpbusd`")
-
-
 def record_tables(results):
     """For figures.record: {"1 thread(s), batch 1": {"ResNet50, residual": {engine: [milliseconds of each round]}}}"""
     found = {}
@@ -246,6 +225,25 @@ def record_tables(results):
         threads, batch = config.split("x")
         found.setdefault(f"{threads} thread(s), batch {batch}", {})[f"{TITLES.get(net, net)}, {form}"] = times
     return found
+
+
+def record_views(results):
+    """How figures.py shows these tables: each engine, the ratio on this file, the one against any form of the network, and how near the peak it is."""
+    f, views = Found(results), {}
+    for (net, form, threads, batch), times in f.ms.items():
+        view = views.setdefault(f"{threads} thread(s), batch {batch}", {
+            "columns": [*([e, f"{n}, ms"] for e, n in NAMES.items()), ["best", "fastest other ÷ Octavo"], ["any", "the same, each other with its fastest form of the network"],
+                        ["peak", "of the peak"], ["roofline", "of the roofline"]],
+            "ratios": {"best": {"over": "octavo"}, "any": {"over": "octavo", "network": True, "except": list(COUNTED)}}, "facts": {}})
+        bound = f.bound(net, threads)
+        if bound and form not in COUNTED and "octavo" in times:
+            view["facts"][f"{TITLES.get(net, net)}, {form}"] = {k: f"{100 * bound[b] * batch * 1e3 / times['octavo']:.0f} %" for k, b in (("peak", "ideal"), ("roofline", "tuned"))}
+    engines = {e for times in f.ms.values() for e in times}
+    for view in views.values():
+        view["columns"] = [c for c in view["columns"] if c[0] not in NAMES or c[0] in engines]
+        if not view["facts"]:
+            view["columns"] = view["columns"][:-2]
+    return views
 
 
 def text(results, real):
@@ -265,38 +263,12 @@ def picture(f):
     return chart.bars("8-bit inference on one core", note, groups, list(NAMES.values()))
 
 
-README_ROWS = (("resnet50", "residual"), ("mobilenet_v2", "residual"), ("yolov8n", "outputs"), ("yolov8n", "inputs"), ("unet", "residual"))
+def picture_of_record(found):
+    """The same from a record of peers.py."""
+    forms = {title: net for net, title in TITLES.items()}
+    times = {}
+    for row, of in found["tables"]["1 thread(s), batch 1"].items():
+        net, form = row.rsplit(", ", 1)
+        times[f"{forms.get(net, net)} {form} 1x1"] = of
+    return picture(Found({"times": times, "peaks": {}, "work": {}, "steady": found["steady"], "machine": f"{found['machine']}, commit {found['commit']}"}))
 
-
-def readme_table(f):
-    """One thread, batch 1, the five rows of README_ROWS; the page has all of them."""
-    rows = []
-    for (net, form, t, b), times in f.ms.items():
-        if (net, form) not in README_ROWS or "octavo" not in times or len(times) < 2 or (t, b) != (1, 1):
-            continue
-        best, any_form = min(ms for e, ms in times.items() if e != "octavo"), f.fastest_form(net, t, b)
-        rows.append([TITLES.get(net, net), form, *(f"{times[e] / b:.3f}" if e in times else "–" for e in NAMES),
-                     f"{best / times['octavo']:.2f}", f"{any_form[0] / times['octavo']:.2f}"])
-    return table(["network", "placement", *(f"{n}, ms" for n in NAMES.values()), "faster peer ÷ Octavo", "the same, each peer with its fastest form of the model"], rows)
-
-
-def write(results, real, name):
-    """docs/lab/performance.md (what stands behind its mark is kept), the picture and the README's table; docs/lab/performance-real.md; or, with a name,
-    docs/lab/performance-NAME.md."""
-    f, docs = Found(results), counterparts.ROOT / "docs/lab"
-    if real:
-        said = (f"# Trained models beside ONNX Runtime and OpenVINO\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; medians over rounds ({f.rounds}), "
-                "as docs/lab/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
-                "unquantized file. *Aim*: not below the faster peer.\n")
-        (docs / "performance-real.md").write_text(said + text(results, True), encoding="utf-8")
-        return
-    path, mark = docs / (f"performance-{name}.md" if name else "performance.md"), "<!-- by hand from here -->"
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    kept = "\n" + mark + old.split(mark, 1)[1] if mark in old else ""
-    path.write_text(head_text(f) + text(results, False) + kept, encoding="utf-8")
-    if name:
-        return
-    (docs / "performance.svg").write_text(picture(f), encoding="utf-8")
-    readme = counterparts.ROOT / "README.md"
-    block = f"<!-- peers:begin -->\n{readme_table(f)}\n<!-- peers:end -->"
-    readme.write_text(re.sub(r"<!-- peers:begin -->.*<!-- peers:end -->", lambda _: block, readme.read_text(encoding="utf-8"), flags=re.S), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Octavo beside ONNX Runtime and OpenVINO on this machine: docs/lab/performance.md, the README's table and its picture.
+"""Octavo beside ONNX Runtime and OpenVINO on this machine: the tables of docs/lab/performance.md and the README (--record, bench/figures.py).
 
 The networks have the shapes of the real ones and seeded weights; each is written as symmetric int8 Q/DQ models in several placements, as the
 uint8 model that suits the peers, and in float (for OpenVINO in bfloat16 too). Every measurement is a process of its own; the engines take
@@ -6,7 +6,7 @@ turns, round after round, on the same file and the same inputs with the same cor
 engine in every configuration are judged too. Engines of Octavo are built first, at the default effort. `--real`: the trained models of the test
 data instead, as they are and quantized, beside our own float. Results are kept in --json; a run that is repeated adds its rounds.
 
-usage: peers.py [--nets A,B] [--configs 1x1,2x1,1x8,2x8] [--rounds N] [--steady X] [--real] [--write] [--json FILE]      configs: THREADSxBATCH
+usage: peers.py [--nets A,B] [--configs 1x1,2x1,1x8,2x8] [--rounds N] [--steady X] [--real] [--record NAME] [--json FILE]      configs: THREADSxBATCH
        peers.py --prepare DIR [--wheels DIR]      one folder for a machine without network; says which wheels it needs
 """
 import argparse
@@ -222,7 +222,7 @@ def run(args, cases, results):
                 if not measured(args, case, threads, batch):
                     continue
                 name = f"{case.net} {case.form} {threads}x{batch}"
-                if name not in results["agree"]:
+                if getattr(args, "agree", True) and name not in results["agree"]:
                     try:
                         results["agree"][name] = agree(args, case, threads, batch)
                     except RuntimeError as error:
@@ -240,7 +240,7 @@ def run(args, cases, results):
 def prepare(args):
     """The folder for another machine, and the wheels that it needs beside it."""
     args.nets = list(networks.ZOO)
-    bundle.SCRIPTS = (*bundle.SCRIPTS, "peers.py", "peer.py", "peer_report.py", "roofline.py", "chart.py", "layers.py", "figures.py")
+    bundle.SCRIPTS = (*bundle.SCRIPTS, "peers.py", "peer.py", "peer_report.py", "roofline.py", "chart.py", "layers.py")
     size = bundle.prepare(args, args.prepare)
     for tool in [args.layer_bench] if args.layer_bench.exists() else []:
         bundle.pack(tool, args.prepare / "bin/octavo_layer_bench", args.models / "packed")
@@ -263,9 +263,8 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=1.0, help="a process")
     parser.add_argument("--steady", type=float, metavar="X", help="leave out the rounds in which some engine took more than X times its fastest, for all engines alike: for hosts that share a core's units")
     parser.add_argument("--real", action="store_true", help="the trained models of the test data")
+    parser.add_argument("--no-agree", dest="agree", action="store_false", help="do not compare outputs (another run does)")
     parser.add_argument("--start", action="store_true", help="times to build, to load and to the first result, and memory, as well")
-    parser.add_argument("--write", action="store_true", help="write docs/lab/performance.md, docs/lab/performance.svg and the README's table")
-    parser.add_argument("--name", help="with --write: docs/lab/performance-NAME.md instead, and nothing else")
     parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/peers", help="where models and engines are kept")
     parser.add_argument("--json", type=pathlib.Path, help="where results are kept (default: in --models)")
     parser.add_argument("--cpus", type=lambda t: [int(c) for c in t.split(",")], help="cores to measure on, the last ones first")
@@ -311,10 +310,8 @@ def main():
     if args.steady:
         results["steady"] = args.steady
     if args.record:
-        figures.save(figures.record(results, peer_report.record_tables(results), results.get("steady")), args.record)
+        figures.save(figures.record(results, peer_report.record_tables(results), results.get("steady"), peer_report.record_views(results)), args.record)
     print(peer_report.text(results, args.real))
-    if args.write:
-        peer_report.write(results, args.real, args.name)
 
 
 if __name__ == "__main__":

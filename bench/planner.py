@@ -130,6 +130,7 @@ def main():
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
     counterparts.arguments(parser)
+    parser.add_argument("--write", action="store_true", help="write the documents")
     parser.set_defaults(models=None)
     args = parser.parse_args()
     cores = len(os.sched_getaffinity(0))

@@ -1,11 +1,11 @@
-"""float32, bfloat16 and int8 of the same float network, one thread: the table of docs/precision.md.
+"""float32, bfloat16 and int8 of the same float network, one thread: the table of docs/lab/precision.md.
 
 Each network is built four times: with one type alone allowed where it can be (float32 elsewhere), and with all three, where measured times
 decide. Ranges come from the network's own Q/DQ form (placement `outputs`), as a calibration table. The engines take turns, round after
 round, each measurement in a process of its own; figures are medians of the processes' medians. Errors are those of an output against
 float32 on one random input, as a part of its largest magnitude.
 
-usage: precisions.py [--models DIR] [--nets resnet50,mobilenet_v2] [-t THREADS] [-s SECONDS] [-r ROUNDS] [--octavo COMMAND]
+usage: precisions.py [--models DIR] [--nets resnet50,mobilenet_v2] [-t THREADS] [-s SECONDS] [-r ROUNDS] [--octavo COMMAND] [--record NAME]
        -r 7 -s 2: about 4 minutes
 """
 import argparse
@@ -17,12 +17,16 @@ import sys
 import tempfile
 
 import compare
+import figures
 import networks
 import peer
 import peer_report
 
 KINDS = {"float32": ("float32", False), "bfloat16": ("float32,bfloat16", False), "int8": ("int8,float32", True),
          "all three": ("int8,float32,bfloat16", True)}
+
+
+TITLE = "float32, bfloat16 and int8"
 
 
 def run(*command):
@@ -61,7 +65,10 @@ def main():
     parser.add_argument("--models", type=pathlib.Path, default=compare.ROOT / "build/peers", help="where the networks are kept")
     parser.add_argument("--nets", type=lambda t: t.split(","), default=list(networks.ZOO))
     compare.arguments(parser)
+    figures.add_option(parser)
     args = parser.parse_args()
+    results, rows, facts = {}, {}, {}
+    figures.claim(results, args.octavo)
     print(f"{args.threads} thread{'s' * (args.threads > 1)}, batch 1, milliseconds an image, median of {args.rounds} interleaved rounds; "
           f"{peer_report.machine([])}\n")
     print("| network | allowed | ms | float32 ÷ it | error | regions with weights |\n|---|---|---:|---:|---:|---|")
@@ -84,9 +91,14 @@ def main():
                 np.save(inputs[name], array)
             exact = outputs(args.octavo, folder / "float32", inputs, folder)
             for kind in KINDS:
-                off = error(exact, outputs(args.octavo, folder / kind, inputs, folder))
-                print(f"| {net} | {kind} | {ms[kind]:.3f} | {ms['float32'] / ms[kind]:.2f} | {off:.1e} | {layers(args.octavo, folder / kind)} |",
-                      flush=True)
+                off, regions = error(exact, outputs(args.octavo, folder / kind, inputs, folder)), layers(args.octavo, folder / kind)
+                print(f"| {net} | {kind} | {ms[kind]:.3f} | {ms['float32'] / ms[kind]:.2f} | {off:.1e} | {regions} |", flush=True)
+                rows[f"{net}, {kind}"] = {"octavo": rounds[kind], **({"float32": rounds["float32"]} if kind != "float32" else {})}
+                facts[f"{net}, {kind}"] = {"error": f"{off:.1e}", "regions": regions}
+    if args.record:
+        view = {"columns": [["octavo", "ms"], ["own", "float32 ÷ it"], ["error", "error"], ["regions", "regions with weights"]],
+                "ratios": {"own": {"of": ["float32"], "over": "octavo", "words": ["faster", "level", "slower"]}}, "facts": facts}
+        figures.save(figures.record(results, {TITLE: rows}, views={TITLE: view}), args.record)
 
 
 if __name__ == "__main__":

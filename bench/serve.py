@@ -1,4 +1,4 @@
-"""Images a second of `octavo serve` beside those of the engine alone at the same batch: serve.py MODEL --core C [--batch 8] [--seconds 8] [--rounds 5]
+"""Images a second of `octavo serve` beside those of the engine alone at the same batch: serve.py MODEL --core C [--batch 8] [--seconds 8] [--rounds 6] [--record NAME]
 
 MODEL: an ONNX model, or engine files of batch 1 and --batch (one.octavo,eight.octavo); inputs are float32 or uint8. The server (one thread a run) and the engine alone (a loop
 over run, one thread) are pinned to the same core, in turns; the clients, processes of their own, to the others. Each client keeps one request of `--rows` rows (binary tensors)
@@ -9,6 +9,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import pathlib
 import re
 import signal
 import statistics
@@ -17,14 +18,18 @@ import sys
 import time
 import urllib.request
 
+import figures
 import numpy as np
 
+ROOT = figures.ROOT
 ALONE = """
 import os, sys, time, numpy, octavo
 os.sched_setaffinity(0, {int(sys.argv[3])})
 last = sys.argv[1].split(",")[-1]
 e = octavo.load(last, 1) if last.endswith(".octavo") else octavo.build(last, default_batch=int(sys.argv[2]), threads=1, timing_cache=sys.argv[4])
 x = [(255 * numpy.random.default_rng(1).random(t["shape"], dtype=numpy.float32)).astype(t["dtype"]) for t in e.inputs]
+if x[0].shape[0] != int(sys.argv[2]):
+    sys.exit(f"error: {last} has batches of {x[0].shape[0]}, not of {sys.argv[2]}: its batch must be open")
 e.run(x)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -64,6 +69,9 @@ def grpc_client(port, name, datatype, shape, core, counts, index):
         counts[index] += 1
 
 
+TITLE = "octavo serve beside the engine alone"
+
+
 def idle_seconds(core):
     fields = next(line for line in open("/proc/stat") if line.startswith(f"cpu{core} ")).split()
     return int(fields[4]) / os.sysconf("SC_CLK_TCK")
@@ -79,6 +87,17 @@ def processor_seconds(pid):
     return sum(int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0]) for task in os.listdir(f"/proc/{pid}/task")) / 1e9
 
 
+def record(a, results, clients, rates):
+    """Milliseconds of a picture, by the clock and by the processor."""
+    row = f"{pathlib.Path(a.model.split(',')[-1]).stem}, {'gRPC' if a.grpc else 'HTTP'}, {clients} clients, {a.rows} a request, batch {a.batch}"
+    times = {key: [1e3 / r[i] for r in rates] for i, key in enumerate(("wall", "wall alone", "cpu", "cpu alone"))}
+    ratio = lambda key: {"of": [f"{key} alone"], "over": key, "words": ["ahead", "level", "behind"]}
+    view = {"columns": [["wall", "served, ms a picture"], ["wall alone", "the engine alone"], ["throughput", "served ÷ alone, pictures a second"], ["cpu", "processor time served, ms"],
+                        ["cpu alone", "alone"], ["processor", "served ÷ alone, pictures a second of the processor"]],
+            "ratios": {"throughput": ratio("wall"), "processor": ratio("cpu")}}
+    figures.save(figures.record(results, {TITLE: {row: times}}, views={TITLE: view}), a.record)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model")
@@ -87,11 +106,15 @@ def main():
     p.add_argument("--rows", type=int, default=1)
     p.add_argument("--clients", type=int, default=0, help="0: twice the batch over the rows")
     p.add_argument("--seconds", type=float, default=8)
-    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--rounds", type=int, default=6)
+    p.add_argument("--octavo", default=os.environ.get("OCTAVO", str(ROOT / "build/release/bin/octavo")), help="the command of the same build: its digest stands in the record")
+    figures.add_option(p)
     p.add_argument("--grpc", action="store_true", help="the clients use gRPC (tritonclient) in place of HTTP")
     p.add_argument("--delay-ms", default="5")
     p.add_argument("--timing-cache", default="serve_times.txt")
     a = p.parse_args()
+    results = {}
+    figures.claim(results, a.octavo)
     if a.grpc:
         importlib.import_module("tritonclient.grpc")
     clients = a.clients or 2 * a.batch // a.rows
@@ -102,7 +125,9 @@ def main():
     ready = next(m for m in (re.match(r"ready: http://127.0.0.1:(\d+)(?:, grpc://127.0.0.1:(\d+))?", line) for line in server.stderr) if m)
     port, asked = int(ready.group(1)), int(ready.group(2) or ready.group(1))
     alone = subprocess.Popen([sys.executable, "-c", ALONE, a.model, str(a.batch), str(a.core), a.timing_cache], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    alone.stdout.readline()
+    if not alone.stdout.readline():
+        server.kill()
+        sys.exit(1)  # it has said why
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", "/v2/models/m")
@@ -144,6 +169,8 @@ def main():
                       f"the engine {1e6 / bare[1]:.0f}; the server's core was idle for {free:.0%}; {rows / runs:.2f} rows a run", flush=True)
         print(f"{a.model}: batch {a.batch}, {clients} clients of {a.rows} rows, medians: served over alone {statistics.median(r[0] / r[1] for r in rates):.3f}, by the processor's "
               f"time {statistics.median(r[2] / r[3] for r in rates):.3f}")
+        if a.record:
+            record(a, results, clients, rates)
     finally:
         server.send_signal(signal.SIGTERM)
         alone.stdin.close()

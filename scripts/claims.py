@@ -2,6 +2,8 @@
 
 Exit status 1 where
   - a table is not what its record says, or no page shows a record;
+  - a table that still waits for its record ("figures pending") does not say of which commit it is, or its record is there;
+  - the picture of the README is of another commit than its record;
   - a record is of a commit that is not in the history, or of sources with changes;
   - a page gives more ratios without a record than docs/lab/records/unrecorded.txt allows.
 That list only becomes shorter: fewer ratios than it allows fail too, until --pin has
@@ -18,12 +20,13 @@ sys.path.insert(0, str(ROOT / "bench"))
 import figures  # noqa: E402
 
 # "1.6 times", "**1.24**" and "1.24×", but not "3×3".
+PICTURE = ("int8-vnni-2.json", "docs/lab/performance.svg")
 RATIO = re.compile(r"\*\*\d+\.\d+\*\*|\b\d+(?:\.\d+)? times\b|\b\d+\.\d+ ?×")
 
 
 def unrecorded(path):
     """How many ratios a page gives outside of its generated tables."""
-    return len(RATIO.findall(figures.BLOCK.sub("", path.read_text(encoding="utf-8"))))
+    return len(RATIO.findall(figures.BLOCK.sub(lambda m: m[0] if m[1] else "", path.read_text(encoding="utf-8"))))
 
 
 def stale(found, root):
@@ -43,6 +46,9 @@ def judge(root, pages, records, allowed):
             wrong.append(f"{file.name}: no page shows this record")
         if why := stale(json.loads(file.read_text(encoding="utf-8")), root):
             wrong.append(f"{file.name} {why}")
+    file, picture = records / PICTURE[0], root / PICTURE[1]
+    if file.exists() and picture.exists() and f"commit {json.loads(file.read_text(encoding='utf-8'))['commit']}" not in picture.read_text(encoding="utf-8"):
+        wrong.append(f"{picture.name} is not of the commit of {file.name}: run bench/everything.py --publish")
     counts = {str(p.relative_to(root)): n for p in pages if (n := unrecorded(p))}
     for page in sorted({*counts, *allowed}):
         n, most = counts.get(page, 0), allowed.get(page, 0)
@@ -64,7 +70,10 @@ def main():
     wrong, counts = judge(ROOT, pages, records, allowed)
     for page in pages:
         for match in figures.BLOCK.finditer(page.read_text(encoding="utf-8")):
-            for name in match[2].split():
+            for name in match[2].split(" | ")[0].split():
+                if not (records.parent / name).exists():
+                    print(f"{page.relative_to(ROOT)}: {name}: not measured yet, an older table stands there")
+                    continue
                 found = json.loads((records.parent / name).read_text(encoding="utf-8"))
                 print(f"{page.relative_to(ROOT)}: {name}: commit {found['commit']}, binary {found['binary']}, {found['date']}, {found['machine']}")
     print(f"{sum(counts.values())} ratios of {len(counts)} pages have no record")

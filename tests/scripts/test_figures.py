@@ -132,6 +132,83 @@ def test_the_list_only_becomes_shorter(tree):
     assert judged(tree, 2) == ["page.md gives 1 ratios without a record, 2 are allowed: run scripts/claims.py --pin"]
 
 
+VIEW = {"columns": [["octavo", "ours, ms"], ["best", "best"], ["any", "any form"], ["layers", "layers"]], "digits": {"octavo": 1},
+        "ratios": {"best": {"over": "octavo"}, "any": {"over": "octavo", "network": True, "except": ["float"]}}, "facts": {"a, residual": {"layers": "50 int8"}}, "note": "two threads",
+        "summary": "In 3 cases."}
+FORMS = {"a, residual": {"octavo": OURS, "ort": THEIRS}, "a, uint8": {"octavo": OURS, "ort": [t / 2 for t in THEIRS]}, "a, float": {"ort": THEIRS}, "b, facts": {}}
+
+
+def viewed(**other):
+    return figures.record({"provenance": {**OF, **other}}, {"T": FORMS}, views={"T": VIEW})
+
+
+def test_a_view():
+    """Columns in the view's order: medians, ratios (the second over all forms of a network), facts, and rows that have no rounds."""
+    text = figures.table([viewed()])
+    assert "| | ours, ms | best | any form | layers |" in text.replace("|  |", "| |") and "(order statistics); two threads.*" in text
+    assert "| a, residual | 2.0 | 1.46 (1.32 to 1.55), ahead | 0.73 (0.66 to 0.78), behind | 50 int8 |" in text
+    assert "| a, float | – | – | – | – |" in text and "| b, facts | – | – | – | – |" in text
+    some = figures.table([viewed()], only=["a, uint8"], brief=True)
+    assert "| a, uint8 |" in some and "| a, float |" not in some and "0.73 (0.66 to 0.78), behind" in some and "abc1234" not in some and "bench/x.py" not in some
+    with pytest.raises(figures.Mistake, match='has no row "c"; it has a, residual'):
+        figures.table([viewed()], only=["c"])
+
+
+def test_what_there_was_no_time_for_is_said():
+    found = figures.record({"provenance": OF}, {"T": {"net": {"octavo": OURS}}}, left_out=["one", "two"])
+    assert "not measured for want of time: one, two.*" in figures.table([found])
+
+
+def test_a_table_that_waits(tree):
+    """It keeps what stands there, counts as unrecorded, must name a commit, and is filled as soon as there is a record."""
+    root, page, records = tree
+    whole = page.read_text()
+    page.write_text(whole + "<!-- figures pending: records/y.json | T -->\nOf commit 0123456: 1.5 times.\n<!-- /figures -->\n")
+    assert judged(tree, 2) == [] and figures.page(page) == page.read_text()
+    page.write_text(page.read_text().replace("Of commit 0123456: ", ""))
+    assert judged(tree, 2) == ['page.md: the table that waits for records/y.json says neither of which commit its figures are nor "Not measured yet."']
+    (records / "y.json").write_text((records / "x.json").read_text())
+    assert judged(tree, 2) == ["page.md: the table of records/y.json is not what the record says: run bench/figures.py page page.md"]
+    page.write_text(figures.page(page))
+    assert "pending" not in page.read_text() and page.read_text().count("1.46 (1.32 to 1.55), ahead") == 2 and judged(tree, 1) == []
+
+
+def test_a_page_names_its_commit_once(tree):
+    root, page, records = tree
+    commit = json.loads((records / "x.json").read_text())["commit"]
+    (records / "x.json").write_text(json.dumps(viewed(commit=commit)))
+    page.write_text("<!-- measured -->\n<!-- /measured -->\n<!-- figures: records/x.json | T | rows: a, residual; a, uint8 | brief -->\n<!-- /figures -->\n"
+                    "<!-- figures: records/x.json | T | summary -->\n<!-- /figures -->\n")
+    assert len(judged(tree, 0)) == 3
+    page.write_text(figures.page(page))
+    assert judged(tree, 0) == [] and page.read_text().count(commit) == 1 and f"measured at commit {commit}," in page.read_text() and "-->\nIn 3 cases.\n<!--" in page.read_text()
+    (records / "y.json").write_text(json.dumps(viewed(commit="0123456")))
+    page.write_text(page.read_text() + "<!-- figures: records/y.json | T | brief -->\n<!-- /figures -->\n")
+    with pytest.raises(figures.Mistake, match="brief tables are of commits 0123456, "):
+        figures.page(page)
+
+
+def test_a_picture_of_another_commit(tree):
+    root, page, records = tree
+    (records / claims.PICTURE[0]).write_text((records / "x.json").read_text())
+    page.write_text(page.read_text() + f"<!-- figures: records/{claims.PICTURE[0]} | T -->\n<!-- /figures -->\n")
+    page.write_text(figures.page(page))
+    assert judged(tree) == []
+    (root / claims.PICTURE[1]).write_text("<svg>commit 0123456</svg>")
+    assert judged(tree) == ["performance.svg is not of the commit of int8-vnni-2.json: run bench/everything.py --publish"]
+
+
+def test_the_cap_of_instructions_is_part_of_the_machine(tmp_path, monkeypatch):
+    binary = tmp_path / "octavo"
+    binary.write_bytes(b"one")
+    results = {}
+    figures.claim(results, binary)
+    monkeypatch.setenv("OCTAVO_CPU", "avx2")
+    assert figures.provenance(binary)["machine"].endswith(", up to avx2") and figures.provenance(binary)["command"].startswith("OCTAVO_CPU=avx2 bench/")
+    with pytest.raises(figures.Mistake, match='is of machine'):
+        figures.claim(results, binary)
+
+
 def test_the_pages_of_this_repository():
     done = subprocess.run([sys.executable, ROOT / "scripts/claims.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
