@@ -121,7 +121,7 @@ TensorRef Scene::constant_along(const std::vector<std::int32_t>& values, const i
 
 void Scene::requantize(int channel_axis, float acc_scale, DType out) {
   using program::Op;
-  Stage& s = stage();
+  region::Stage& s = stage();
   const auto channels = static_cast<std::size_t>(s.space[static_cast<std::size_t>(channel_axis)]);
   std::vector<float> scale(channels), bias(channels);
   for (auto& v : scale) v = acc_scale * std::uniform_real_distribution<float>(0.5F, 1.5F)(rng_);

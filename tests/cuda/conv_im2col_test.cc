@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
 
 #include "cuda/conv_scene.h"
+#include "cuda/device/cubin.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
@@ -147,6 +149,15 @@ TEST(ConvIm2colCompiles, WithoutMessages) {
     const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options("sm_90a"));
     ASSERT_TRUE(code) << code.error().message;
     EXPECT_EQ(code->log, "");
+    // A file's launch is held against its machine code.
+    const auto bytes = std::as_bytes(std::span(code->cubin));
+    const cuda::Launch* launches[] = {text->launches.data()};
+    const auto fits = cuda::check_machine_code(bytes, "sm_90a", launches);
+    EXPECT_TRUE(fits) << fits.error().message;
+    cuda::Launch without = text->launches[0];
+    for (cuda::Argument& argument : without.arguments) argument.image = -1;
+    launches[0] = &without;
+    EXPECT_FALSE(cuda::check_machine_code(bytes, "sm_90a", launches)) << "an address in the place of an image";
   }
 }
 

@@ -191,9 +191,10 @@ class Reader {
     bool sound = true;
     for (const auto& [number, place] : parameters) {
       const auto& [offset, size] = place;
-      const int aligned = size == kImageBytes ? kImageAlignment : size;
-      sound = sound && number == next && (size == 4 || size == 8 || size == kImageBytes) &&
-              offset == (end + aligned - 1) / aligned * aligned;
+      // An image is aligned as the bank of constants has it, of which parameters are a part: from where these begin, to 16 bytes.
+      const bool placed = size == kImageBytes ? offset >= end && offset < end + kImageAlignment && offset % 16 == 0
+                                              : (size == 4 || size == 8) && offset == (end + size - 1) / size * size;
+      sound = sound && number == next && placed;
       end = offset + size, ++next;
       k.sizes.push_back(size);
     }
