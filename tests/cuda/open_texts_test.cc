@@ -374,6 +374,7 @@ TEST(OpenTextsOfHopper, AreOneTextAndCompile) {
   for (const auto& [k, family] : {std::pair{conv(64, 14, 14, 64, 3, 1, 1, "residual"), &cuda::conv_stream_family()},
                                   {conv(32, 14, 14, 64, 3, 2, 1), &cuda::conv_stream_family()},
                                   {conv(32, 14, 14, 64, 3, 1, 1), &cuda::conv_shift_family()},
+                                  {conv(128, 14, 14, 64, 1, 1, 0), &cuda::conv_linear_family()},
                                   {conv(128, 14, 14, 64, 1, 1, 0), &cuda::conv_mma_family()}}) {
     const ConvScene s(k, 7);
     const cuda::Parameters parameters = best(k, *family, hopper);

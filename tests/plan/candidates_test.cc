@@ -264,8 +264,8 @@ TEST(AboveMoves, SameBitsAndEachPartIsALayer) {
   EXPECT_EQ(layers, 3);
   EXPECT_EQ(slices, 0);
   EXPECT_EQ(scaled, 2);
-  EXPECT_EQ(origins, (std::set<std::string>{"layer", "pair", "bias", "reshape", "transpose", "scale", "of queries", "of keys",
-                                            "of values"}));
+  for (const char* name : {"layer", "pair", "bias", "reshape", "transpose", "scale", "of queries", "of keys", "of values"})
+    EXPECT_TRUE(origins.contains(name)) << name;
   for (std::uint64_t seed = 1; seed <= 16; ++seed) {
     const auto feeds = testing::seeded_feeds(before, seed);
     EXPECT_EQ(testing::first_difference(run(before, feeds), run(after, feeds)), "") << seed;

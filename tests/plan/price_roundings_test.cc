@@ -160,17 +160,19 @@ TEST(PriceRoundings, FloatsBesideCodesAreARoundingLeftOut) {
   EXPECT_TRUE(plan::roundings_of(residual("r1", "output r1\n"), options)->empty());
 }
 
-/// Attention of one head: queries are scaled behind a reshape, so that the layer's result is stored as codes (of keys) and as floats.
+/// Attention of one head: queries are scaled behind a slice, so that the layer's result is stored as codes (keys) and as floats.
 constexpr const char* kAttention = R"(
 graph "g"
 x = input : f32[6,4]
 xq = view x q=u8(0.01,128) from {"xq"}
-w = constant s8[4,4] q=s8[axis=1](0.01,0.02,0.01,0.02;0,0,0,0) seed:1
+w = constant s8[4,8] q=s8(0.01,0) seed:1
 r = gemm xq w from {"layer"}
 k = view r q=u8(0.02,128) from {"keys"}
-k1 = reshape k {shape=[2,3,4]}
+k0 = slice k {ends=[6,8], starts=[0,4], steps=[1,1]}
+k1 = reshape k0 {shape=[2,3,4]}
 k2 = transpose k1 {perm=[0,2,1]}
-q1 = reshape r {shape=[2,3,4]} from {"reshape"}
+q0 = slice r {ends=[6,4], starts=[0,0], steps=[1,1]} from {"slice"}
+q1 = reshape q0 {shape=[2,3,4]} from {"reshape"}
 root = constant f32[1] (0.5)
 q2 = mul q1 root from {"scale"}
 q = view q2 q=u8(0.01,128) from {"queries"}

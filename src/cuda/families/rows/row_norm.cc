@@ -22,6 +22,7 @@ constexpr const char* kMoments = R"(    const float mean = __fdiv_rn(octavo_tota
 class RowNormFamily final : public RowFamily {
  public:
   std::string_view name() const override { return "norm.rows"; }
+  int version() const override { return 2; }
   bool about(const Region& r) const override { return norm_family().about(r) && only(r).anchor.op != Op::lrn; }
 
  protected:

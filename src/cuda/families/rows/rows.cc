@@ -193,12 +193,28 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   KernelText out;
   Launch launch = launch_of("octavo_rows", (count_ + tile.rows - 1) / tile.rows, 32 * tile.warps, shared_bytes(tile, anchor.chain));
   std::string parameters, each = anchor.each, call = program::uses(p, Op::acc_f) || program::uses(p, Op::acc_i) ? "acc[v]" : "0";
-  std::string parameter_loads, operand_loads, results, called, stores;
+  std::string parameter_loads, operand_loads, results, called, stores, kept_arrays, kept_loads;
+  // Parameters of all rows are read beside the rows: behind the sums everything else would wait for them.
+  constexpr std::int64_t kMostKept = 64;  // registers
+  const std::int64_t turns = parts(extent_, 32 * run_);
+  const auto given_once = [](const Array& a) {
+    return a.name[0] != 'p' || std::all_of(a.outer.begin(), a.outer.end(), [](std::int64_t stride) { return stride == 0; });
+  };
+  const auto parameters_of_rows = std::count_if(arrays_.begin(), arrays_.end(), [](const Array& a) { return a.name[0] == 'p'; });
+  const bool kept = !anchor.open && parameters_of_rows > 0 && parameters_of_rows * turns * run_ <= kMostKept &&
+                    std::all_of(arrays_.begin(), arrays_.end(), given_once);
   int stored = 0;
   for (const Array& a : arrays_) {
     parameters += fmt::format("{}{}unsigned char* {}", parameters.empty() ? "" : ", ", a.written ? "" : "const ", a.name);
     launch.arguments.push_back({Argument::Kind::buffer, a.ref.buffer, a.ref.offset});
-    if (a.name[0] == 'p') parameter_loads += load(a, "e" + a.name);
+    if (a.name[0] == 'p' && kept) {
+      parameter_loads += fmt::format("      const {0} (&e{1})[kRun] = kept_{1}[turn];\n", register_type(a.ref.dtype), a.name);
+      kept_arrays += fmt::format("  {} kept_{}[kTurns][kRun];\n", register_type(a.ref.dtype), a.name);
+      kept_loads += fmt::format("{}      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) kept_{}[turn][v] = from_{}[v];\n",
+                                load(a, "from_" + a.name), a.name, a.name);
+    } else if (a.name[0] == 'p') {
+      parameter_loads += load(a, "e" + a.name);
+    }
     if (a.name[0] == 'a') operand_loads += load(a, "l" + a.name), call += fmt::format(", l{}[v]", a.name);
     if (!a.written) continue;
     const std::string function = store_function(a.ref.dtype);
@@ -259,6 +275,14 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   replace_mark(text, "@STAGED@", anchor.staged);
   replace_mark(text, "@CHAINS@", anchor.chains);
   replace_mark(text, "@BEFORE@", anchor.before);
+  const std::string of_turn =
+      "OCTAVO_UNROLL\n    for (int turn = 0; turn < kTurns; ++turn) {\n      const int i = (32 * turn + lane) * kRun;\n"
+      "      if (i >= kExtent) continue;\n";
+  replace_mark(text, "@KEPT@",
+               kept ? fmt::format("  constexpr int kTurns = {};\n{}  {{\n    const OctavoRow at = {{}};\n    {}{}    }}\n  }}\n",
+                                  turns, kept_arrays, of_turn, kept_loads)
+                    : "");
+  replace_mark(text, "@TURN@", kept ? "    " + of_turn : "    for (int i = lane * kRun; i < kExtent; i += 32 * kRun) {\n");
   replace_mark(text, "@EACH@", each);
   out.text = std::string(elements_functions()) + emit_function(p, "octavo_program") + numbers + of_rows + read_x + text;
   out.launches.push_back(std::move(launch));
