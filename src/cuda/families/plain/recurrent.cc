@@ -148,14 +148,25 @@ constexpr const char* kRecurrentApart = R"(
       next[j] = (1.0f - z) * candidate + z * h[j];
 )";
 
+// What an element of an LSTM's state needs beside its gates: c and three peepholes, read while others compute sums, where a thread has one element.
+constexpr const char* kRecurrentAhead = R"(
+    float ahead[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (kBlock >= kUnits && mine < kUnits && from + mine < kHidden) octavo_read_ahead(ahead, t, d, from + mine, first);
+)";
+constexpr const char* kRecurrentReadAhead = R"(
+OCTAVO_DEVICE void octavo_read_ahead(float (&a)[4], const OctavoTensors& t, int d, int j, const float* c) {
+  a[0] = c[j], a[1] = octavo_peephole(t, d, j), a[2] = octavo_peephole(t, d, kHidden + j), a[3] = octavo_peephole(t, d, 2 * kHidden + j);
+}
+)";
 // Peepholes are added in front of the clipping.
 constexpr const char* kRecurrentLstm = R"(
-      const float c = first[j];
-      const float i = octavo_act0(d, octavo_clipped(sums[u] + octavo_peephole(t, d, j) * c));
-      const float f = kInputForget ? 1.0f - i : octavo_act0(d, octavo_clipped(sums[2 * kUnits + u] + octavo_peephole(t, d, 2 * kHidden + j) * c));
+      if (kBlock < kUnits) octavo_read_ahead(ahead, t, d, j, first);
+      const float c = ahead[0];
+      const float i = octavo_act0(d, octavo_clipped(sums[u] + ahead[1] * c));
+      const float f = kInputForget ? 1.0f - i : octavo_act0(d, octavo_clipped(sums[2 * kUnits + u] + ahead[3] * c));
       const float g = octavo_act1(d, octavo_clipped(sums[3 * kUnits + u]));
       const float state_of = f * c + i * g;
-      const float o = octavo_act0(d, octavo_clipped(sums[kUnits + u] + octavo_peephole(t, d, kHidden + j) * state_of));
+      const float o = octavo_act0(d, octavo_clipped(sums[kUnits + u] + ahead[2] * state_of));
       next[j] = o * octavo_act2(d, state_of);
       first[j] = state_of;
 )";
@@ -232,7 +243,7 @@ class RecurrentFamily final : public PlainFamily {
         z.hidden <= kNearFloats ? z.hidden : 1, units * summed <= kNearFloats ? std::max<std::int64_t>(units * summed, 2) : 1,
         inputs, turned, states, sums, facts.layout, facts.direction == ir::Direction::reverse, apart, facts.input_forget,
         float_text(static_cast<float>(facts.clip)));
-    t.functions += kRecurrentFunctions;
+    t.functions += std::string(kRecurrentFunctions) + kRecurrentReadAhead;
     for (int f = 0; f < functions; ++f) {
       for (std::int64_t d = 0; d < z.directions; ++d)
         t.functions += activation(fmt::format("octavo_act{}_{}", f, d), all[static_cast<std::size_t>(d * functions + f)]);
@@ -245,7 +256,8 @@ class RecurrentFamily final : public PlainFamily {
     const std::string near_reset = fmt::format(kRecurrentNear, fmt::arg("of", "second"));
     const char* cell = facts.cell == CellKind::lstm ? kRecurrentLstm : gru ? kRecurrentApart : kRecurrentRnn;
     // The step, or both parts of it, with a barrier where all threads of a block have it between them.
-    std::vector<std::string> steps{near_state + kRecurrentSums + kRecurrentUnits};
+    const bool lstm = facts.cell == CellKind::lstm;
+    std::vector<std::string> steps{near_state + (lstm ? kRecurrentAhead : "") + kRecurrentSums + kRecurrentUnits};
     if (two) {
       steps[0] += kRecurrentGates;
       steps.push_back(near_reset + kRecurrentCandidate + kRecurrentEnd);
