@@ -9,16 +9,16 @@ import statistics
 
 def first_runs(rows):
     """Markdown lines, and what they are of."""
-    head = ["network, timing cache", "new shapes", "first run minus a later one: median, ms", "worst, ms (shape)", "the same of processor time: median, worst, ms",
+    head = ["network, timing cache", "first shape of all, ms", "other new shapes", "first run minus a later one: median, ms", "worst, ms (shape)", "the same of processor time: median, worst, ms",
             "time beside an engine for exactly the shape: geometric mean, worst", "outputs equal"]
     lines = []
     for row, of in rows.items():
-        extra = [a - b for a, b in zip(of["first"], of["later"], strict=True)]
-        processors = [a - b for a, b in zip(of["first_processors"], of["later_processors"], strict=True)]
+        first, *extra = [a - b for a, b in zip(of["first"], of["later"], strict=True)]
+        processors = [a - b for a, b in zip(of["first_processors"], of["later_processors"], strict=True)][1:]
         worst = max(range(len(extra)), key=extra.__getitem__)
         ratios = [statistics.median(r) for r in of["beside"].values()]
         beside = f"{math.exp(statistics.fmean(map(math.log, ratios))):.3f}, {max(ratios):.3f} ({len(ratios)} shapes)" if ratios else "–"
-        lines.append([row, str(len(extra)), f"{statistics.median(extra):.1f}", f"{extra[worst]:.1f} ({of['shapes'][worst]})", f"{statistics.median(processors):.1f}, {max(processors):.1f}",
+        lines.append([row, f"{first:.1f} ({of['shapes'][0]})", str(len(extra)), f"{statistics.median(extra):.1f}", f"{extra[worst]:.1f} ({of['shapes'][worst + 1]})", f"{statistics.median(processors):.1f}, {max(processors):.1f}",
                       beside, f"{of['equal']} of {len(ratios)}" if ratios else "–"])
     return head, lines, "a later run is the median of those behind the first"
 

@@ -29,6 +29,9 @@ class AlignedBytes {
     return *this;
   }
   ~AlignedBytes();
+  /// `bytes` bytes, more than now, of which the first ones keep their contents and their pages, wherever they are then: only the others are asked for. False, and nothing
+  /// has changed, for a block that is not large.
+  [[nodiscard]] bool grow(std::size_t bytes);
 
   [[nodiscard]] std::byte* data() const { return block_ == nullptr ? nullptr : block_ + kAlignment; }
   [[nodiscard]] std::size_t size() const { return size_; }

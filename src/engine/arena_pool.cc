@@ -8,7 +8,7 @@
 namespace octavo::engine {
 
 ArenaPool::Lease ArenaPool::take(std::size_t bytes) {
-  AlignedBytes gone;  // given back to the system before the larger one is asked for, outside of the lock
+  AlignedBytes gone;  // grows, or is given back to the system before the larger one is asked for, outside of the lock
   std::size_t wanted = bytes;
   {
     const std::lock_guard lock(fork_safe_mutex());
@@ -28,6 +28,7 @@ ArenaPool::Lease ArenaPool::take(std::size_t bytes) {
     }
     held_ += wanted;
   }
+  if (gone.grow(wanted)) return {this, std::move(gone)};
   gone = AlignedBytes();
   try {
     return {this, AlignedBytes(wanted)};
@@ -44,11 +45,21 @@ void ArenaPool::give(AlignedBytes arena) {
   idle_.insert(at, std::move(arena));
 }
 
-void ArenaPool::trim() {
-  std::vector<AlignedBytes> gone;
+ArenaPool& ArenaPool::scratch() {
   const std::lock_guard lock(fork_safe_mutex());
-  for (const AlignedBytes& a : idle_) held_ -= a.size();
-  gone.swap(idle_);
+  if (scratch_ == nullptr) scratch_ = std::make_unique<ArenaPool>();
+  return *scratch_;
+}
+
+void ArenaPool::trim() {
+  std::vector<AlignedBytes> gone, also_gone;
+  const std::lock_guard lock(fork_safe_mutex());
+  const auto empty = [](ArenaPool& pool, std::vector<AlignedBytes>& to) {
+    for (const AlignedBytes& a : pool.idle_) pool.held_ -= a.size();
+    to.swap(pool.idle_);
+  };
+  empty(*this, gone);
+  if (scratch_ != nullptr) empty(*scratch_, also_gone);
 }
 
 std::size_t ArenaPool::held() const {

@@ -42,6 +42,9 @@ class ArenaPool {
   /// Gives idle arenas back to the system.
   void trim();
 
+  /// Another pool beside this one: of memory that the threads of a run work in. Its bytes are not among those of this pool; `trim` is for both.
+  [[nodiscard]] ArenaPool& scratch();
+
   [[nodiscard]] std::size_t held() const;     ///< bytes, of idle arenas and of those that runs have
   [[nodiscard]] std::size_t largest() const;  ///< bytes that one run has asked for so far, at most
   [[nodiscard]] std::size_t most() const { return most_; }
@@ -53,6 +56,7 @@ class ArenaPool {
   // Under fork_safe_mutex():
   std::vector<AlignedBytes> idle_;  ///< the smallest first
   std::size_t held_ = 0, largest_ = 0;
+  std::unique_ptr<ArenaPool> scratch_;
 };
 
 }  // namespace octavo::engine

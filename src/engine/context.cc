@@ -81,13 +81,14 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   // A plan without a kernel for threads starts none: that is part of the first run of every new shape.
   const bool of_threads = std::any_of(host.begin(), host.end(), [](const auto* kernel) { return kernel != nullptr; });
   const int wanted = threads == 0 ? region::threads_of(plan) : threads;
+  if (plan.devices.size() > 1) pool = nullptr;
   OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), std::move(shorter), of_threads ? wanted : std::min(wanted, 1),
-                                            e.core_load()));
+                                            e.core_load(), pool != nullptr));
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);
   const std::size_t arena_stride = c->arena_stride_ = round_up(arena_bytes);
-  if (pool != nullptr && plan.devices.size() == 1) {
+  if (pool != nullptr) {
     c->pool_ = std::move(pool);
   } else {
     const bool there = shared != nullptr && shared->arena != nullptr && shared->arena->size() >= lanes * arena_stride;
@@ -149,14 +150,17 @@ void Context::place_buffers() {
   }
 }
 
-/// An arena of the pool for this run.
+/// An arena of the pool and scratch for this run.
 Status Context::rent() {
   if (pool_ == nullptr) return {};
   try {
     lease_ = pool_->take(arena_bytes());
+    scratch_lease_ = pool_->scratch().take(host_->scratch_bytes());
   } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::io, fmt::format("run: no memory for {} arenas of {} bytes", memory_.size(), arena_stride_));
+    return fail(ErrorKind::io, fmt::format("run: no memory for {} arenas of {} bytes and {} bytes of scratch", memory_.size(),
+                                           arena_stride_, host_->scratch_bytes()));
   }
+  host_->lend(scratch_lease_.data());
   if (lease_.data() != arena_at_) {
     arena_at_ = lease_.data();
     place_buffers();
@@ -305,9 +309,9 @@ Status Context::repeat(std::size_t region, const region::Memory& memory) {
 
 Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
   struct Return {
-    ArenaPool::Lease& lease;
-    ~Return() { lease = ArenaPool::Lease(); }
-  } const back{lease_};
+    ArenaPool::Lease &arena, &scratch;
+    ~Return() { arena = ArenaPool::Lease(), scratch = ArenaPool::Lease(); }
+  } const back{lease_, scratch_lease_};
   OCTAVO_CHECK(rent());
   OCTAVO_CHECK(bind(inputs, outputs));
   OCTAVO_CHECK(host_->pool().ready());

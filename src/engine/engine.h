@@ -257,6 +257,7 @@ class Context {
   std::vector<char> skipped_;  ///< by region: a transfer that this run leaves out
   std::vector<Address> in_, out_;
   std::vector<std::int64_t> counts_;  ///< outputs that say sizes, where the caller has no memory for them
+  ArenaPool::Lease scratch_lease_;    ///< as lease_: scratch of the host's threads
 };
 
 }  // namespace octavo::engine

@@ -11,7 +11,7 @@ namespace octavo::engine {
 
 Result<std::unique_ptr<HostExecutor>> HostExecutor::create(const region::Plan& plan, std::vector<const region::HostKernel*> kernels,
                                                            std::vector<const ShorterKernels*> shorter, int threads,
-                                                           std::shared_ptr<CoreLoad> load) {
+                                                           std::shared_ptr<CoreLoad> load, bool lent) {
   std::unique_ptr<HostExecutor> e(new HostExecutor);
   e->plan_ = &plan;
   e->kernels_ = std::move(kernels);
@@ -32,11 +32,12 @@ Result<std::unique_ptr<HostExecutor>> HostExecutor::create(const region::Plan& p
   }
   const std::size_t total = e->scratch_stride_ * static_cast<std::size_t>(e->pool_->size());
   try {
-    e->scratch_ = AlignedBytes(total);
+    if (!lent) e->scratch_ = AlignedBytes(total);
     e->shared_ = AlignedBytes(shared);
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::io, fmt::format("context: no memory for scratch of {} bytes", total + shared));
   }
+  e->scratch_at_ = e->scratch_.data();
   e->kept_.resize(static_cast<std::size_t>(e->pool_->size()));
   e->workers_ = plan.images > 1 ? 1 : e->pool_->size();
   for (std::size_t i = 0; i < e->kernels_.size(); ++i) {

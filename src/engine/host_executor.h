@@ -24,11 +24,14 @@ using ShorterKernels = std::vector<ShorterKernel>;
 class HostExecutor final : public region::Executor {
  public:
   /// `kernels`: by region of `plan`, those of other devices null. `shorter`: by region, kept alive by the caller. `plan` as well.
-  /// Errors: those of ThreadPool::create; `io` when there is no memory for scratch or for what workers share.
+  /// `lent`: it has no scratch of its own, and gets some for each run (lend). Errors: those of ThreadPool::create; `io` when there is no memory for scratch or for what
+  /// workers share.
   [[nodiscard]] static Result<std::unique_ptr<HostExecutor>> create(const region::Plan& plan,
                                                                     std::vector<const region::HostKernel*> kernels,
                                                                     std::vector<const ShorterKernels*> shorter, int threads,
-                                                                    std::shared_ptr<CoreLoad> load);
+                                                                    std::shared_ptr<CoreLoad> load, bool lent = false);
+  /// Scratch of scratch_bytes(), 64-byte aligned, with what it holds; until the next call.
+  void lend(std::byte* scratch) { scratch_at_ = scratch; }
 
   [[nodiscard]] Status start(std::size_t first, std::size_t last, const region::Memory& memory, void* stream) override;
   [[nodiscard]] Status wait() override { return {}; }
@@ -38,12 +41,14 @@ class HostExecutor final : public region::Executor {
 
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
   [[nodiscard]] int threads() const { return pool_->size(); }
-  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_stride_ * static_cast<std::size_t>(pool_->size()); }
   /// Context::compute_all, Context::computed.
   void compute_all() { counts_ = false; }
   [[nodiscard]] std::int64_t computed(std::size_t region) const { return chosen_[region].extent; }
   /// Of all threads; not during a run.
-  void fill_scratch(std::byte value) { std::memset(scratch_.data(), static_cast<int>(value), scratch_.size()); }
+  void fill_scratch(std::byte value) {
+    if (scratch_at_ != nullptr) std::memset(scratch_at_, static_cast<int>(value), scratch_bytes());
+  }
 
  private:
   /// Worker::kept of a worker, and of which run of a region.
@@ -65,9 +70,7 @@ class HostExecutor final : public region::Executor {
     return shared_at_[region] == kNone ? nullptr : shared_.data() + shared_at_[region];
   }
   [[nodiscard]] const std::byte* read_after(std::size_t region, int worker, int workers) const;
-  [[nodiscard]] std::byte* scratch_of(int worker) const {
-    return scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_;
-  }
+  [[nodiscard]] std::byte* scratch_of(int worker) const { return scratch_at_ + static_cast<std::size_t>(worker) * scratch_stride_; }
 
   std::vector<const region::HostKernel*> kernels_;  ///< by region
   std::unique_ptr<ThreadPool> pool_;
@@ -82,7 +85,8 @@ class HostExecutor final : public region::Executor {
   std::vector<const ShorterKernels*> shorter_;  ///< by region
   std::vector<Chosen> chosen_;                  ///< by region
   const region::Plan* plan_ = nullptr;
-  bool counts_ = true;  ///< not: all elements are computed
+  bool counts_ = true;               ///< not: all elements are computed
+  std::byte* scratch_at_ = nullptr;  ///< scratch_, or what was lent
 };
 
 }  // namespace octavo::engine

@@ -43,6 +43,27 @@ TEST(ArenaPool, RunsAtTheSameTimeHaveArenasOfTheirOwn) {
   EXPECT_EQ(pool.held(), 1500U);
 }
 
+TEST(ArenaPool, ALargeArenaGrowsWithItsPages) {
+  AlignedBytes small(1000);
+  EXPECT_FALSE(small.grow(2000));  // of the heap
+  EXPECT_EQ(small.size(), 1000U);
+  AlignedBytes a(std::size_t{8} << 20);
+  for (std::size_t i = 0; i < a.size(); i += 4096) a.data()[i] = std::byte{7};
+  EXPECT_FALSE(a.grow(a.size()));
+#if !defined(__SANITIZE_ADDRESS__)
+  for (const std::size_t bytes : {(std::size_t{8} << 20) + 1, (std::size_t{12} << 20) + 777, std::size_t{100} << 20}) {
+    const std::size_t before = a.size();
+    ASSERT_TRUE(a.grow(bytes));
+    EXPECT_EQ(a.size(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.data()) % kAlignment, 0U);
+    for (std::size_t i = 0; i < std::size_t{8} << 20; i += 4096) ASSERT_EQ(a.data()[i], std::byte{7}) << i;
+    for (std::size_t i = before + kAlignment; i < bytes; i += 4096) ASSERT_EQ(a.data()[i], std::byte{0}) << i;
+    a.data()[bytes - 1] = std::byte{0};
+    a.data()[bytes + kAlignment - 1] = std::byte{0};  // the slack is there
+  }
+#endif
+}
+
 TEST(ArenaPool, FourThreads) {
   ArenaPool pool(std::size_t{8} << 20);
   std::atomic<int> wrong{0};

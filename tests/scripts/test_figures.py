@@ -222,7 +222,7 @@ def test_a_table_of_first_runs():
     row = {"shapes": ["1 × 7", "2 × 9", "3 × 3"], "first": [5.0, 9.0, 4.0], "later": [1.0, 2.0, 2.5], "first_processors": [6.0, 9.0, 3.0], "later_processors": [1.0, 1.0, 1.0],
            "beside": {"1 × 7": [1.0, 1.1, 1.05], "2 × 9": [1.0, 0.9, 0.95]}, "equal": 2}
     text = figures.table([of_kind("first runs", {"net, empty": row})])
-    assert "| net, empty | 3 | 4.0 | 7.0 (2 × 9) | 5.0, 8.0 | 0.999, 1.050 (2 shapes) | 2 of 2 |" in text and "Commit abc1234" in text
+    assert "| net, empty | 4.0 (1 × 7) | 2 | 4.2 | 7.0 (2 × 9) | 5.0, 8.0 | 0.999, 1.050 (2 shapes) | 2 of 2 |" in text and "Commit abc1234" in text
 
 
 def test_a_table_of_requests():
