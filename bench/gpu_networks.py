@@ -266,6 +266,9 @@ def main():
     networks = [n for n in wanted if any(bench.title(*n, form) not in bench.results["times"] for form in args.forms)]
     try:
         bench.prepare(networks)
+        for (name, batch), torch in bench.torch.items():
+            if torch.error:
+                print(f"torch {name}:{batch}: {torch.error}", flush=True)
         for name, batch in [] if args.prepare else networks:
             if bench.left() < 40:
                 bench.left_out += [bench.title(name, batch, form) for form in args.forms]
