@@ -21,7 +21,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct AdviseOptions {
   ModelOptions model;
   std::string apply, ranges;
   int errors = 0, most = 20;
@@ -90,7 +90,7 @@ void print_small(const plan::Advised& result, int most) {
   if (count > most) fmt::print("  and {} more\n", count - most);
 }
 
-Result<int> advise(const Options& o) {
+Result<int> advise(const AdviseOptions& o) {
   OCTAVO_CHECK(check_outputs({o.apply}));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
@@ -166,7 +166,7 @@ Result<int> advise(const Options& o) {
 }  // namespace
 
 Command add_advise(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<AdviseOptions>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
                  "Write the model with the changes that save time: pairs dropped, added, moved, or shared with more readers")

@@ -30,7 +30,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   ModelOptions model;
   InputOptions input;
   ProfileOptions profile;
@@ -127,7 +127,7 @@ std::string threads_text(int threads) {
 }
 
 /// Every tactic for the one region `r` of `plan`, timed again and carefully. `planned`: the tactic that a plan took for it.
-Result<int> bench_region(const Options& o, const region::Region& r, const region::Plan& plan, const region::Tactic& planned) {
+Result<int> bench_region(const BenchOptions& o, const region::Region& r, const region::Plan& plan, const region::Tactic& planned) {
   OCTAVO_TRY(const auto providers, api::providers(o.model.build.device));
   std::vector<tune::Candidate> candidates;
   std::vector<region::Offer> refused;
@@ -158,7 +158,7 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
 }
 
 /// The region with the key, in the engine's plan.
-Result<int> bench_key(const Options& o, const engine::Engine& engine) {
+Result<int> bench_key(const BenchOptions& o, const engine::Engine& engine) {
   region::Plan plan = engine.plan();
   const auto at = std::find_if(plan.regions.begin(), plan.regions.end(), [&](const region::Region& r) { return r.key == o.key; });
   if (at == plan.regions.end()) {
@@ -174,7 +174,7 @@ Result<int> bench_key(const Options& o, const engine::Engine& engine) {
 }
 
 /// The region that the key spells, without a model: weights and scales are made up.
-Result<int> bench_key(const Options& o) {
+Result<int> bench_key(const BenchOptions& o) {
   const int threads = o.model.build.plan.threads > 0 ? o.model.build.plan.threads
                                                      : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto plan = region::plan_from_key(o.key, threads);
@@ -187,7 +187,7 @@ Result<int> bench_key(const Options& o) {
   return bench_region(o, plan->regions[0], *plan, {});
 }
 
-Result<int> bench(const Options& o) {
+Result<int> bench(const BenchOptions& o) {
   if (o.json && (o.profile.dump || o.profile.dump_layers))
     return fail(ErrorKind::usage, "--json prints one line, --dumpProfile and --dumpLayerInfo print more: take one of them");
   if (!o.key.empty() && o.profile.wanted())
@@ -298,7 +298,7 @@ Result<int> bench(const Options& o) {
 }  // namespace
 
 Command add_bench(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchOptions>();
   add_model_options(app, o->model, true);
   app.add_option("--seconds", o->seconds, "Duration of the measurement in seconds (default 3)")
       ->check(Range{0.01, 86400.0})

@@ -34,7 +34,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct BuildCommandOptions {
   ModelOptions model;
   ProfileOptions profile;
   RecipeOptions recipe;
@@ -69,7 +69,7 @@ std::string permitted_summary(const plan::PermitReport& report, bool data) {
   return text;
 }
 
-report::BuildOptions build_options(const Options& o, const engine::Engine& engine) {
+report::BuildOptions build_options(const BuildCommandOptions& o, const engine::Engine& engine) {
   report::BuildOptions b;
   b.model = o.model.path;
   b.engine = o.output;
@@ -81,7 +81,7 @@ report::BuildOptions build_options(const Options& o, const engine::Engine& engin
 }
 
 /// The preprocessing that the options name, for the only input that takes pictures.
-Result<engine::Notes> recipe_note(const Options& o, const region::Plan& plan) {
+Result<engine::Notes> recipe_note(const BuildCommandOptions& o, const region::Plan& plan) {
   if (!o.recipe.given()) return engine::Notes();
   for (const auto& input : plan.inputs) {
     bool channels_last = false;
@@ -93,7 +93,7 @@ Result<engine::Notes> recipe_note(const Options& o, const region::Plan& plan) {
 }
 
 /// --data and a float model without ranges: octavo quantize with its defaults, in memory. Nothing otherwise.
-Result<std::optional<quantize::Outcome>> quantize_first(const Options& o, ModelOptions& model) {
+Result<std::optional<quantize::Outcome>> quantize_first(const BuildCommandOptions& o, ModelOptions& model) {
   std::optional<quantize::Outcome> none;
   if (o.data.empty() || !model.calibration.empty() || is_engine_file(model.path)) return none;
   OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(model));
@@ -116,7 +116,7 @@ Result<std::optional<quantize::Outcome>> quantize_first(const Options& o, ModelO
 }
 
 /// What the roundings that the model or its ranges ask for do on the data.
-Result<std::string> accuracy_on(const Options& o, const Loaded& loaded, const FileData& data) {
+Result<std::string> accuracy_on(const BuildCommandOptions& o, const Loaded& loaded, const FileData& data) {
   if (!rounds(o.model, *loaded.built)) return std::string();
   Progress progress(o.model.verbose);
   for (const std::string& w : data.warnings()) say("warning: {}\n", w);
@@ -125,7 +125,7 @@ Result<std::string> accuracy_on(const Options& o, const Loaded& loaded, const Fi
 }
 
 /// What is written of several shapes: one file for the range that is given; null where none is, or where --values decide shapes too.
-Result<std::unique_ptr<api::OpenModel>> range_of(const Options& o, const ModelOptions& first, Progress& progress) {
+Result<std::unique_ptr<api::OpenModel>> range_of(const BuildCommandOptions& o, const ModelOptions& first, Progress& progress) {
   OCTAVO_TRY(api::ShapeRanges ranges, given_range(o.model));
   if (ranges.empty() || !o.model.values.empty()) return std::unique_ptr<api::OpenModel>();
   OCTAVO_TRY(api::PipelineOptions options, pipeline_options(first));
@@ -136,7 +136,7 @@ Result<std::unique_ptr<api::OpenModel>> range_of(const Options& o, const ModelOp
   return api::OpenModel::create(session, nullptr, std::move(options), std::move(ranges));
 }
 
-Result<int> build(const Options& o) {
+Result<int> build(const BuildCommandOptions& o) {
   OCTAVO_CHECK(check_outputs({o.output, o.metadata}));
   if (o.recipe.given()) {  // that the options say something shows before the build
     OCTAVO_TRY(const auto checked, recipe_of(o.recipe, "", {1, 3, 8, 8}));
@@ -247,7 +247,7 @@ Result<int> build(const Options& o) {
 }  // namespace
 
 Command add_build(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BuildCommandOptions>();
   add_model_options(app, o->model, false);
   add_gpu_option(app, o->model);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");

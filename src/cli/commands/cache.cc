@@ -21,7 +21,7 @@ using tune::Timing;
 using tune::TimingCache;
 using tune::Where;
 
-struct Options {
+struct CacheOptions {
   std::string file, match, key, tactic, keep;
   std::vector<std::string> files;
   bool other_devices = false, other_versions = false;
@@ -61,7 +61,7 @@ Result<engine::Providers> providers_of(const Where& where) {
 }
 
 /// The devices first, by number; then each key with its tactics as a table, the fastest first.
-Result<int> show(const Options& o) {
+Result<int> show(const CacheOptions& o) {
   OCTAVO_TRY(const auto cache, read_existing(o.file));
   using Row = std::pair<TimingCache::Entry, Timing>;
   std::map<std::tuple<std::string, Where>, std::vector<Row>> keys;  // by key, then where
@@ -96,7 +96,7 @@ Result<int> show(const Options& o) {
   return 0;
 }
 
-Result<int> diff(const Options& o) {
+Result<int> diff(const CacheOptions& o) {
   OCTAVO_TRY(const auto a, read_existing(o.files[0]));
   OCTAVO_TRY(const auto b, read_existing(o.files[1]));
   std::set<TimingCache::Entry> all;
@@ -117,7 +117,7 @@ Result<int> diff(const Options& o) {
   return different == 0 ? 0 : 1;
 }
 
-Result<int> merge(const Options& o) {
+Result<int> merge(const CacheOptions& o) {
   TimingCache all;
   for (const std::string& file : o.files) {
     OCTAVO_TRY(const auto one, read_existing(file));
@@ -135,7 +135,7 @@ Result<int> merge(const Options& o) {
 }
 
 /// The one key of this machine that the options mean.
-Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Options& o) {
+Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const CacheOptions& o) {
   std::set<std::pair<Where, std::string>> found;
   const auto here = descriptions_here();
   for (const auto& [entry, t] : cache.entries) {
@@ -154,7 +154,7 @@ Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Op
               fmt::format("timing cache {}: {} keys fit; name one with --key, and --threads:{}", o.file, found.size(), list));
 }
 
-Result<int> pin(const Options& o, bool set) {
+Result<int> pin(const CacheOptions& o, bool set) {
   std::string key, was, tactic;
   bool timed = true;
   OCTAVO_CHECK(TimingCache::edit(o.file, [&](TimingCache& cache) -> Status {
@@ -187,7 +187,7 @@ bool outdated(const std::string& key, int threads, const std::string& name) {
   });
 }
 
-Result<int> prune(const Options& o) {
+Result<int> prune(const CacheOptions& o) {
   if (!o.other_devices && !o.other_versions && o.keep.empty())
     return fail(ErrorKind::usage, "cache prune: say what to drop: --other-devices, --other-versions, --keep-keys-of ENGINE");
   std::set<std::string> keep;
@@ -223,7 +223,7 @@ Result<int> prune(const Options& o) {
 }  // namespace
 
 Command add_cache(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CacheOptions>();
   app.require_subcommand();
   const auto file = [&](Arguments* sub) { sub->add_option("FILE", o->file, "Timing cache")->required(); };
   auto* showing = app.add_subcommand("show", "Print keys, tactics, times and pins");

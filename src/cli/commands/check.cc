@@ -19,7 +19,7 @@ namespace {
 /// The exit code where nothing differs and the reference could not judge everything.
 constexpr int kNotFullyJudged = 8;
 
-struct Options {
+struct CheckCommandOptions {
   ModelOptions model;
   InputOptions input;
   std::uint64_t seed = 1;
@@ -49,7 +49,7 @@ Result<std::vector<Feed>> feeds_of(const FileData& data, std::size_t count, cons
   return out;
 }
 
-Result<std::vector<Feed>> feeds_for(const Options& o, const Given& given, const engine::Engine& engine) {
+Result<std::vector<Feed>> feeds_for(const CheckCommandOptions& o, const Given& given, const engine::Engine& engine) {
   if (o.input.inputs.empty())
     return std::vector<Feed>{{fmt::format("random input, --seed {}", o.seed), api::random_inputs(engine.plan(), o.seed), {}, -1}};
   return make_feeds(given, o.input.recipe, engine);
@@ -108,7 +108,7 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
   return report.ok();
 }
 
-Status check_options(const Options& o) {
+Status check_options(const CheckCommandOptions& o) {
   const bool compares = !o.compare.other.empty() || !o.compare.against.empty();
   if (o.tolerance && !compares) {
     return fail(ErrorKind::usage,
@@ -134,7 +134,7 @@ Status check_options(const Options& o) {
 }
 
 /// The samples that two models run on: those asked for, or all.
-Result<std::vector<Feed>> compared_feeds(const Options& o, const Given& given, const engine::Engine& engine) {
+Result<std::vector<Feed>> compared_feeds(const CheckCommandOptions& o, const Given& given, const engine::Engine& engine) {
   if (o.data.empty()) return feeds_for(o, given, engine);
   OCTAVO_TRY(const auto data, FileData::open({o.data, o.input.recipe}, inputs_of(engine.plan())));
   for (const std::string& w : data->warnings()) say("warning: {}\n", w);
@@ -142,7 +142,7 @@ Result<std::vector<Feed>> compared_feeds(const Options& o, const Given& given, c
 }
 
 /// Two models on the same inputs.
-Result<int> check_two(const Options& o) {
+Result<int> check_two(const CheckCommandOptions& o) {
   const ModelOptions mine = options_of_first(o.model, o.compare.other);
   OCTAVO_TRY(const auto declared, declared_inputs(mine));
   Given given;
@@ -158,7 +158,7 @@ Result<int> check_two(const Options& o) {
 }
 
 /// Equality with the reference on a few samples, and accuracy on all of them.
-Result<int> check(const Options& o) {
+Result<int> check(const CheckCommandOptions& o) {
   OCTAVO_CHECK(check_options(o));
   if (!o.compare.other.empty() || !o.compare.against.empty()) return check_two(o);
   bool ok = true, complete = true;
@@ -222,7 +222,7 @@ Result<int> check(const Options& o) {
 }  // namespace
 
 Command add_check(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CheckCommandOptions>();
   add_model_options(app, o->model, true);
   app.add_option("OTHER", o->compare.other,
                  "A second model or engine; check then compares the outputs of the two, without the reference")

@@ -15,7 +15,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string model, to_table, float_model, json, header = "100700-EntropyCalibration2", from_table, qdq_model,
                                                   placement = "residual";
   bool approximate = false;
@@ -32,7 +32,7 @@ void list(const char* what, const std::vector<std::string>& names) {
   if (names.size() > 10) fmt::print("  and {} more\n", names.size() - 10);
 }
 
-Result<int> to_table(const Options& o) {
+Result<int> to_table(const ConvertOptions& o) {
   const auto dash = o.header.find('-');
   if (dash == std::string::npos || dash == 0 || o.header.find_first_not_of("0123456789") != dash || dash + 1 == o.header.size()) {
     return fail(
@@ -51,7 +51,7 @@ Result<int> to_table(const Options& o) {
   return 0;
 }
 
-Result<int> from_table(const Options& o) {
+Result<int> from_table(const ConvertOptions& o) {
   if (o.qdq_model.empty()) return fail(ErrorKind::usage, "--from-table needs --qdq-model FILE to write the model with pairs to");
   OCTAVO_TRY(const auto scales, api::read_ranges(o.from_table));
   OCTAVO_TRY(const auto session, api::Session::open(o.model));
@@ -70,7 +70,7 @@ Result<int> from_table(const Options& o) {
 }  // namespace
 
 Command add_convert(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConvertOptions>();
   app.add_option("MODEL", o->model, "ONNX model")->required()->type_name("FILE");
   auto* to = app.add_option("--to-table", o->to_table, "Write the scales of the model's Q/DQ pairs as a calibration table")
                  ->type_name("FILE");

@@ -21,7 +21,7 @@ namespace {
 
 using Severity = onnx::Finding::Severity;
 
-struct Options {
+struct DoctorOptions {
   ModelOptions model;
   DataOptions data;
   std::string minmax, picture;
@@ -101,7 +101,7 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, c
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-Result<int> doctor(const Options& o) {
+Result<int> doctor(const DoctorOptions& o) {
   if (o.system) {
     const SystemFacts facts = system_facts();
     fmt::print("{}", o.json ? json_of(facts) : text_of(facts));
@@ -173,7 +173,7 @@ void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
 }
 
 Command add_doctor(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DoctorOptions>();
   add_model_options(app, o->model, false);
   add_gpu_option(app, o->model);
   o->model.build.plan.effort = 0;  // which kernel is fastest does not matter here

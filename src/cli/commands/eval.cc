@@ -21,7 +21,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   ModelOptions model;
   std::vector<std::string> others;
   DataOptions data;
@@ -47,7 +47,7 @@ struct Column {
 };
 
 /// `first`: null, or the model before it, whose inputs the shapes among the options name.
-Result<Entry> open(const Options& o, const std::string& path, const std::string& calibration, const Loaded* first,
+Result<Entry> open(const EvalOptions& o, const std::string& path, const std::string& calibration, const Loaded* first,
                    Progress& progress) {
   Entry e;
   ModelOptions m = o.model;
@@ -155,7 +155,7 @@ std::string as_json(const std::vector<Entry>& entries, const std::vector<Column>
   return out.dump(1) + "\n";
 }
 
-Result<int> eval(const Options& o) {
+Result<int> eval(const EvalOptions& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   std::vector<Entry> entries;
   entries.reserve(2 + o.others.size());  // the first is read while others are opened
@@ -244,7 +244,7 @@ Result<int> eval(const Options& o) {
 }  // namespace
 
 Command add_eval(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EvalOptions>();
   o->model.build.plan.effort =
       0;  // the results are the same at every effort, but for roundings that a measured plan adds to implicit models
   add_model_options(app, o->model, true);

@@ -26,7 +26,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   ModelOptions model;
   report::Filter filter;
   bool json = false, all = false, copies = false, laws = false, roundings = false;
@@ -57,7 +57,7 @@ std::string inside(const region::Plan& plan, const report::GridOrigin& origin) {
 }
 
 /// A tensor that neither graph has under this name: what the ONNX file says about it, and the regions of the nodes around it.
-Result<std::string> folded(const Options& o, const Loaded& loaded, const std::string& name, const Error& unknown) {
+Result<std::string> folded(const ExplainOptions& o, const Loaded& loaded, const std::string& name, const Error& unknown) {
   OCTAVO_TRY(const auto session, session_of(o.model));
   const onnx::TensorUses uses = session->uses_of(name);
   if (uses.maker_type.empty()) {
@@ -80,7 +80,7 @@ Result<std::string> folded(const Options& o, const Loaded& loaded, const std::st
   return out + inside(loaded.engine->plan(), around);
 }
 
-Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed) {
+Result<int> explain_tensor(const ExplainOptions& o, const Loaded& loaded, bool detailed) {
   const auto& plan = loaded.engine->plan();
   std::string name = o.filter.tensor, head;
   report::GridOrigin origin;
@@ -137,7 +137,7 @@ std::set<std::string> nodes_of(const report::Filter& filter, const region::Plan&
 }
 
 /// --html: the page of `octavo view`.
-Result<int> explain_page(const Options& o) {
+Result<int> explain_page(const ExplainOptions& o) {
   if (!o.filter.empty() || o.json || o.all || o.copies || o.laws || o.roundings) {
     return fail(ErrorKind::usage, "--html: the page shows every region and all of this; give --html alone, or leave it out");
   }
@@ -164,7 +164,7 @@ Result<int> explain_page(const Options& o) {
   return write_page(std::move(documents), o.html);
 }
 
-Result<int> explain(const Options& o) {
+Result<int> explain(const ExplainOptions& o) {
   if (!o.html.empty()) return explain_page(o);
   if (o.roundings) return explain_roundings(o.model, o.json, o.without);
   Loaded loaded;
@@ -217,7 +217,7 @@ Result<int> explain(const Options& o) {
 }  // namespace
 
 Command add_explain(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExplainOptions>();
   add_model_options(app, o->model, true);
   add_gpu_option(app, o->model);
   o->model.looks_only = true;

@@ -7,13 +7,13 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct ProfileCommandOptions {
   ModelOptions model;
   InputOptions input;
   ProfileOptions profile;
 };
 
-Result<int> profile(const Options& o) {
+Result<int> profile(const ProfileCommandOptions& o) {
   OCTAVO_CHECK(check_profile_outputs(o.profile));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   std::vector<Feed> feeds;
@@ -33,7 +33,7 @@ Result<int> profile(const Options& o) {
 }  // namespace
 
 Command add_profile(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ProfileCommandOptions>();
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
   add_profile_options(app, o->profile);

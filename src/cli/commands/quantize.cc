@@ -31,14 +31,15 @@ namespace {
 
 using Form = QuantizeForm;
 
-struct Options {
+struct QuantizeOptions {
   ModelOptions model;
   DataOptions data;
   std::string labels, metric = "top1", report, header = "100700-EntropyCalibration2";
   QuantizeText text;
 };
 
-Status write(const Options& o, const quantize::Outcome& out, Form form, const api::PipelineOptions& build, Progress& progress) {
+Status write(const QuantizeOptions& o, const quantize::Outcome& out, Form form, const api::PipelineOptions& build,
+             Progress& progress) {
   const auto text = [&](const std::string& s) { return write_file(o.text.output, std::as_bytes(std::span(s.data(), s.size()))); };
   progress.step(fmt::format("write {}", o.text.output));
   switch (form) {
@@ -66,7 +67,7 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
 }
 
 /// What --max-drop bounds: right answers of a classifier, or the average precision of a detector.
-Status set_score(const Options& o, const ir::Graph& graph, const FileData& data, quantize::Options& q) {
+Status set_score(const QuantizeOptions& o, const ir::Graph& graph, const FileData& data, quantize::Options& q) {
   if (o.metric != "top1" && o.metric != "map50")
     return fail(ErrorKind::usage, fmt::format("--metric {}: --max-drop bounds top1 or map50", o.metric));
   if (o.labels.empty()) return {};
@@ -111,7 +112,7 @@ Status set_score(const Options& o, const ir::Graph& graph, const FileData& data,
   return {};
 }
 
-Result<int> run(const Options& o) {
+Result<int> run(const QuantizeOptions& o) {
   const Form form = form_of(o.text.output);
   OCTAVO_TRY(const auto build, pipeline_options(o.model, {}, 1));
   QuantizeText text = o.text;
@@ -157,7 +158,7 @@ Result<int> run(const Options& o) {
 }  // namespace
 
 Command add_quantize(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<QuantizeOptions>();
   add_model_options(app, o->model, false);
   add_data_options(app, o->data);
   app.add_option("-o,--output", o->text.output,

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct RebuildOptions {
   std::vector<std::string> paths;
   std::string timing_cache, verify, sign;
   bool all = false, dry_run = false, verbose = false;
@@ -42,7 +42,7 @@ Result<std::vector<std::string>> files_of(const std::string& path) {
 
 enum class Did { left, rebuilt };
 
-Result<Did> rebuild_one(const Options& o, const std::string& path, const std::string& verify, const std::string& sign) {
+Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const std::string& verify, const std::string& sign) {
   OCTAVO_TRY(const auto file, engine::EngineFile::open(path, verify));
   const std::string was = fmt::format("Octavo {}, file format {}", file->made_by().version(), file->made_by().format);
   if (!o.all) {
@@ -81,7 +81,7 @@ Result<Did> rebuild_one(const Options& o, const std::string& path, const std::st
   return Did::rebuilt;
 }
 
-Result<int> rebuild(const Options& o) {
+Result<int> rebuild(const RebuildOptions& o) {
   std::string verify, sign;
   if (!o.verify.empty()) {
     OCTAVO_TRY(verify, engine::read_key(o.verify));
@@ -113,7 +113,7 @@ Result<int> rebuild(const Options& o) {
 }  // namespace
 
 Command add_rebuild(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RebuildOptions>();
   app.add_option("PATH", o->paths, "Engine files, or folders: every engine file in them and in the folders below")
       ->required()
       ->type_name("FILE|DIR");

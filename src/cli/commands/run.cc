@@ -21,7 +21,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   ModelOptions model;
   InputOptions input;
   std::string output, format, labels;
@@ -40,7 +40,7 @@ void say_nonfinite(const std::vector<api::NonFiniteTensor>& found) {
   }
 }
 
-void warn_labels(const Options& o, const ResultStyle& style, const region::Plan& plan) {
+void warn_labels(const RunOptions& o, const ResultStyle& style, const region::Plan& plan) {
   const std::int64_t classes = classes_of(plan);
   if (classes == 0 && o.top_given)
     say("warning: --top {} is not used, because the outputs of the model are not scores of classes\n", o.top);
@@ -53,7 +53,7 @@ void warn_labels(const Options& o, const ResultStyle& style, const region::Plan&
   }
 }
 
-Status write_items(const Options& o, ResultFormat format, const std::vector<Item>& items, const region::Plan& plan,
+Status write_items(const RunOptions& o, ResultFormat format, const std::vector<Item>& items, const region::Plan& plan,
                    const ResultStyle& style) {
   std::vector<std::byte> bytes;
   std::string text;
@@ -82,7 +82,7 @@ Status write_items(const Options& o, ResultFormat format, const std::vector<Item
   return {};
 }
 
-Result<int> run(const Options& o) {
+Result<int> run(const RunOptions& o) {
   OCTAVO_TRY(const ResultFormat format, result_format(o.format, o.output));
   OCTAVO_CHECK(check_outputs({o.output}));
   if (o.debug_memory && o.count_nonfinite)
@@ -152,7 +152,7 @@ Result<int> run(const Options& o) {
 }  // namespace
 
 Command add_run(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunOptions>();
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
   app.add_option("-o,--output", o->output,

@@ -16,7 +16,7 @@
 namespace octavo::cli {
 namespace {
 
-struct Options {
+struct ViewOptions {
   ModelOptions model;
   std::string output, beside, beside_calibration, graph, accuracy, beside_accuracy;
   bool profile = false;
@@ -34,7 +34,7 @@ Result<std::optional<nlohmann::json>> saved_document(const std::string& path) {
 }
 
 /// One side of the page.
-Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, const std::string& graph) {
+Result<nlohmann::json> document_of(const ViewOptions& o, const ModelOptions& model, const std::string& graph) {
   const std::string name = std::filesystem::path(model.path).filename().string();
   OCTAVO_TRY(auto saved, saved_document(model.path));
   if (saved) {
@@ -73,7 +73,7 @@ Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, 
   return view_document(loaded.engine, extras);
 }
 
-Result<int> view(const Options& o) {
+Result<int> view(const ViewOptions& o) {
   for (const auto& [name, value] :
        {std::pair{"--beside-calibration", &o.beside_calibration}, std::pair{"--beside-accuracy", &o.beside_accuracy}}) {
     if (o.beside.empty() && !value->empty())
@@ -104,7 +104,7 @@ Result<int> view(const Options& o) {
 }  // namespace
 
 Command add_view(Arguments& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ViewOptions>();
   add_model_options(app, o->model, true);
   add_gpu_option(app, o->model);
   arrange(app, [o = o.get()] { o->model.looks_only = !o->profile; });

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/device_name.h"
 #include "cli/effect.h"
 #include "cli/inputs/model.h"
 #include "cli/inputs/shape_sets.h"

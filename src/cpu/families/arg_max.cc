@@ -15,11 +15,11 @@ namespace {
 constexpr std::int64_t kWidth = 256;       ///< positions found at a time
 constexpr std::int64_t kTurned = 1 << 14;  ///< elements that are turned into columns at a time
 constexpr std::int64_t kShort = 32;        ///< rows of fewer neighbours are turned too
-constexpr std::int64_t kGrain = 1 << 14;   ///< elements of a task
+constexpr std::int64_t kArgMaxGrain = 1 << 14;   ///< elements of a task
 
 enum class Form { rows, columns, turned };
 
-struct Setting {
+struct ArgMaxSetting {
   region::TensorRef x = {};
   std::vector<region::TensorRef> stores = {};
   Isa isa = Isa::portable;
@@ -31,13 +31,13 @@ struct Setting {
   std::vector<std::vector<std::int64_t>> to = {};  ///< and in each store
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<ArgMaxSetting> arg_max_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32 && x.dtype != ir::DType::u8) return refuse("type of the input", ir::name_of(x.dtype), "f32 or u8");
   if (x.dtype == ir::DType::u8 && x.quantizer && (!x.quantizer->per_tensor() || !ir::injective(*x.quantizer)))
     return refuse("quantizer of the input", "one that gives equal values to several codes, or has several scales",
                   "one scale, and another value for each code");
-  Setting t{x, s.stores, isa};
+  ArgMaxSetting t{x, s.stores, isa};
   t.codes = x.dtype == ir::DType::u8;
   const auto& arg = s.anchor.as<ir::ArgMax>();
   t.last = arg.select_last_index;
@@ -92,7 +92,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class ArgMaxKernel final : public Kernel {
  public:
-  explicit ArgMaxKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
+  explicit ArgMaxKernel(ArgMaxSetting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     lines_ = ir::count(t_.outer) / t_.outer.back();
     width_ = kWidth;
     if (t_.form == Form::turned) {
@@ -101,7 +101,7 @@ class ArgMaxKernel final : public Kernel {
     }
     width_ = std::min(width_, t_.outer.back());
     blocks_ = (t_.outer.back() + width_ - 1) / width_;
-    tasks_ = even_tasks(ir::count(t_.x.dims), kGrain, lines_ * blocks_);
+    tasks_ = even_tasks(ir::count(t_.x.dims), kArgMaxGrain, lines_ * blocks_);
   }
 
   int tasks() const override { return tasks_; }
@@ -159,25 +159,25 @@ class ArgMaxKernel final : public Kernel {
   }
 
   const RowKernels& k_;
-  Setting t_;
+  ArgMaxSetting t_;
   std::int64_t lines_ = 1, width_ = 1, blocks_ = 1;
   int tasks_ = 1;
 };
 
-class ArgMaxFamily final : public FamilyOf<Setting> {
+class ArgMaxFamily final : public FamilyOf<ArgMaxSetting> {
  public:
   ArgMaxFamily() : FamilyOf({.name = "arg_max.rows"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::arg_max) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<ArgMaxSetting> match(const Request& q) const override { return arg_max_setting(only(q.region), q.isa); }
+  double cost(const ArgMaxSetting& t, Isa isa) const override {
     const auto elements = static_cast<double>(ir::count(t.x.dims)), kept = elements / static_cast<double>(t.extent);
     return (elements * (t.form == Form::turned ? 1.5 : 0.5) + kept * (t.form == Form::rows ? 20.0 : 1.0)) * slowdown(isa) *
                kSecondsPerCycle +
            0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ArgMaxKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(ArgMaxSetting t, Packed) const override { return std::make_unique<ArgMaxKernel>(std::move(t)); }
 };
 
 }  // namespace

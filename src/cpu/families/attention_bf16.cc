@@ -11,7 +11,7 @@
 namespace octavo::cpu {
 namespace {
 
-struct Setting {
+struct AttentionBf16Setting {
   AttentionSetting attention = {};
   bool rounds_only = false;     ///< softmax's program is its rounding to bfloat16
   bool rounds_product = false;  ///< and so is the product's
@@ -26,7 +26,7 @@ bool rounds_only(const program::Program& p) {
 
 class Bf16Attention final : public AttentionKernel {
  public:
-  explicit Bf16Attention(Setting setting)
+  explicit Bf16Attention(AttentionBf16Setting setting)
       : AttentionKernel(std::move(setting.attention)),
         p_(*bf16_products(t_.isa)),
         rounds_only_(setting.rounds_only),
@@ -96,7 +96,7 @@ class Bf16Attention final : public AttentionKernel {
               at_turned_ = 0, at_out_ = 0;
 };
 
-class AttentionBf16Family final : public FamilyOf<Setting> {
+class AttentionBf16Family final : public FamilyOf<AttentionBf16Setting> {
  public:
   explicit AttentionBf16Family(const Bf16Level& level)
       : FamilyOf({.name = level.attention,
@@ -113,12 +113,12 @@ class AttentionBf16Family final : public FamilyOf<Setting> {
     };
     return is_attention(r) && (small(r.stages[0]) || small(r.stages[2]));
   }
-  Match<Setting> match(const Request& q) const override {
-    Setting t{{}, rounds_only(q.region.stages[1].program), rounds_only(q.region.stages[2].program)};
+  Match<AttentionBf16Setting> match(const Request& q) const override {
+    AttentionBf16Setting t{{}, rounds_only(q.region.stages[1].program), rounds_only(q.region.stages[2].program)};
     OCTAVO_TRY(t.attention, attention_setting(q, ir::DType::bf16));
     return t;
   }
-  double cost(const Setting& setting, Isa) const override {
+  double cost(const AttentionBf16Setting& setting, Isa) const override {
     const AttentionSetting& t = setting.attention;
     const double scores = t.all_scores(), queries = static_cast<double>(t.batch * t.queries);
     const double packed = static_cast<double>(t.batch * t.keys) * static_cast<double>(t.columns + t.features) +
@@ -126,8 +126,8 @@ class AttentionBf16Family final : public FamilyOf<Setting> {
     const double products = scores * static_cast<double>(t.features + t.columns) * level_.clocks_of_product;
     return (products + scores * 2.5 + packed * 0.4) * kSecondsPerCycle + 0.5e-6;
   }
-  std::vector<Parameters> variants(const Setting& t) const override { return attention_variants(t.attention); }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  std::vector<Parameters> variants(const AttentionBf16Setting& t) const override { return attention_variants(t.attention); }
+  Result<std::unique_ptr<Kernel>> load(AttentionBf16Setting t, Packed) const override {
     if (bf16_products(t.attention.isa) == nullptr) return refuse("kernels of this build", "without them", level_.attention);
     return std::make_unique<Bf16Attention>(std::move(t));
   }

@@ -21,7 +21,7 @@ const AttentionRows& attention_rows(Isa isa) {
   return portable_attention();
 }
 
-struct Setting {
+struct AttentionCodesSetting {
   AttentionSetting attention = {};
   std::optional<ScoreForm> score_form = {};
   std::optional<ProbabilityForm> probability_form = {};
@@ -30,7 +30,7 @@ struct Setting {
 
 class CodeAttention final : public AttentionKernel {
  public:
-  explicit CodeAttention(Setting setting)
+  explicit CodeAttention(AttentionCodesSetting setting)
       : AttentionKernel(std::move(setting.attention)),
         a_(attention_rows(t_.isa)),
         p_(code_products(t_.isa)),
@@ -126,7 +126,7 @@ class CodeAttention final : public AttentionKernel {
               at_tile_ = 0, at_sums_ = 0, at_codes_ = 0, at_probabilities_ = 0, at_turned_ = 0, at_out_ = 0;
 };
 
-class AttentionCodesFamily final : public FamilyOf<Setting> {
+class AttentionCodesFamily final : public FamilyOf<AttentionCodesSetting> {
  public:
   AttentionCodesFamily()
       : FamilyOf(
@@ -134,11 +134,11 @@ class AttentionCodesFamily final : public FamilyOf<Setting> {
   bool about(const Region& r) const override {
     return is_attention(r) && (r.stages[0].anchor.integer || r.stages[2].anchor.integer);
   }
-  Match<Setting> match(const Request& q) const override {
+  Match<AttentionCodesSetting> match(const Request& q) const override {
     const Stage &scores = q.region.stages[0], &softmax = q.region.stages[1], &product = q.region.stages[2];
     if (!scores.anchor.integer || !product.anchor.integer)
       return refuse("products of codes", "one", "both: the probabilities are codes too");
-    Setting t;
+    AttentionCodesSetting t;
     OCTAVO_TRY(t.attention, attention_setting(q, ir::DType::u8));
     for (const region::TensorRef* m : {&scores.anchor.inputs[0], &scores.anchor.inputs[1], &product.anchor.inputs[0],
                                        &product.anchor.inputs[1], &softmax.stores[0]}) {
@@ -149,7 +149,7 @@ class AttentionCodesFamily final : public FamilyOf<Setting> {
     t.zero = product.anchor.inputs[0].quantizer->zero_point[0];
     return t;
   }
-  double cost(const Setting& setting, Isa isa) const override {
+  double cost(const AttentionCodesSetting& setting, Isa isa) const override {
     const AttentionSetting& t = setting.attention;
     const double scores = t.all_scores(), queries = static_cast<double>(t.batch * t.queries);
     const double packed = static_cast<double>(t.batch * t.keys) * static_cast<double>(t.columns + t.features) +
@@ -157,8 +157,8 @@ class AttentionCodesFamily final : public FamilyOf<Setting> {
     const double products = scores * static_cast<double>(t.features + t.columns) * clocks_of_product(isa);
     return (products + (scores * 3.0 + packed * 0.5) * slowdown(isa)) * kSecondsPerCycle + 0.5e-6;
   }
-  std::vector<Parameters> variants(const Setting& t) const override { return attention_variants(t.attention); }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<CodeAttention>(std::move(t)); }
+  std::vector<Parameters> variants(const AttentionCodesSetting& t) const override { return attention_variants(t.attention); }
+  Result<std::unique_ptr<Kernel>> load(AttentionCodesSetting t, Packed) const override { return std::make_unique<CodeAttention>(std::move(t)); }
 };
 
 }  // namespace

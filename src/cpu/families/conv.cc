@@ -15,7 +15,7 @@ namespace octavo::cpu {
 namespace {
 
 // How the weights are laid out and walked, the same at pack and at load, and what else kernels need.
-struct Setting {
+struct BlockConvSetting {
   region::TensorRef x = {};
   Constant weights = {};
   std::vector<std::int32_t> weight_zero = {};
@@ -33,7 +33,7 @@ struct Setting {
   [[nodiscard]] std::int64_t block_elements() const { return taps() * cp * lanes; }
 };
 
-Result<Setting> setting_of(const Request& q) {
+Result<BlockConvSetting> block_conv_setting(const Request& q) {
   const Stage& s = only(q.region);
   const region::Anchor& a = s.anchor;
   const ir::Shape& weights = a.weights->dims;
@@ -45,7 +45,7 @@ Result<Setting> setting_of(const Request& q) {
   }
   if (weights.size() < 3) return refuse("shape of the weights", ir::to_string(weights), "that of a convolution's");
   if (a.weights->strides != ir::dense_strides(weights)) return refuse("weights", "strided", "dense");
-  Setting l{a.inputs[0], Constant(*a.weights, q.plan), a.weight_zero, {}, q.parameters, q.isa, a.integer};
+  BlockConvSetting l{a.inputs[0], Constant(*a.weights, q.plan), a.weight_zero, {}, q.parameters, q.isa, a.integer};
   OCTAVO_TRY(l.image, Image::of(s, {weights.begin() + 2, weights.end()}));
   l.group = a.as<ir::Window>().group;
   const std::int64_t c = l.x.dims[1], o = s.space[1];
@@ -74,7 +74,7 @@ Result<Setting> setting_of(const Request& q) {
 
 // Order of packed weights: group, channel block, phases d h w, taps d h w, input channel (int8: pairs), channel of the block.
 template <class T, class From>
-Result<std::vector<ir::Tensor>> packed_weights(const Setting& l, ir::DType type) {
+Result<std::vector<ir::Tensor>> packed_weights(const BlockConvSetting& l, ir::DType type) {
   OCTAVO_TRY(const From* from, l.weights.data<From>("weights"));
   ir::Tensor out(type, {l.group, l.blocks, l.block_elements()});
   T* to = out.mutable_data<T>().data();
@@ -126,20 +126,20 @@ struct Cut {
 
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(Setting setting, const std::byte* weights) : ConvKernel(std::move(setting)) {
+  ConvKernel(BlockConvSetting setting, const std::byte* weights) : ConvKernel(std::move(setting)) {
     weights_ = weights;
     choose_cut(l_.parameters);
     make_parts();
   }
   /// What searches change.
-  static Cut cut_of(const Setting& setting) {
+  static Cut cut_of(const BlockConvSetting& setting) {
     ConvKernel k(setting);
     k.choose_cut({});
     return k.cut_;
   }
 
  private:
-  explicit ConvKernel(Setting setting)
+  explicit ConvKernel(BlockConvSetting setting)
       : table_(*kernel_table(setting.isa)), l_(std::move(setting)), epilogue_(l_.epilogue), integer_(l_.integer), x_(l_.x) {
     zx_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
     element_ = integer_ ? 2 : 4;
@@ -370,7 +370,7 @@ class ConvKernel final : public Kernel {
   }
 
   const KernelTable& table_;
-  Setting l_;
+  BlockConvSetting l_;
   const BlockEpilogue& epilogue_;
   const std::byte* weights_ = nullptr;
   bool integer_;
@@ -382,30 +382,30 @@ class ConvKernel final : public Kernel {
   std::vector<Part> parts_;
 };
 
-constexpr std::array kParameters{kRowTiles, kSplits, kPixels, kPrefetch};
+constexpr std::array kConvParameters{kRowTiles, kSplits, kPixels, kPrefetch};
 
-class ConvFamily final : public FamilyOf<Setting> {
+class ConvFamily final : public FamilyOf<BlockConvSetting> {
  public:
   explicit ConvFamily(bool integer)
-      : FamilyOf({.name = integer ? "conv.u8s8.block" : "conv.f32.block", .parameters = kParameters}), integer_(integer) {}
+      : FamilyOf({.name = integer ? "conv.u8s8.block" : "conv.f32.block", .parameters = kConvParameters}), integer_(integer) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && (a.op == ir::Op::conv || a.op == ir::Op::conv_transpose) && a.integer == integer_ && a.weights &&
            !a.inputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(q); }
-  double cost(const Setting& l, Isa isa) const override {
+  Match<BlockConvSetting> match(const Request& q) const override { return block_conv_setting(q); }
+  double cost(const BlockConvSetting& l, Isa isa) const override {
     const double waste = std::max(1.0, 16.0 / static_cast<double>(l.og));  // lanes without a channel
     return (l.macs * waste / (integer_ ? 40.0 : 22.0) + l.outputs * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  std::vector<std::int64_t> packed_bytes(const Setting& l) const override {
+  std::vector<std::int64_t> packed_bytes(const BlockConvSetting& l) const override {
     return {l.group * l.blocks * l.block_elements() * (integer_ ? 2 : 4)};
   }
-  Result<std::vector<ir::Tensor>> pack(const Setting& l) const override {
+  Result<std::vector<ir::Tensor>> pack(const BlockConvSetting& l) const override {
     return integer_ ? packed_weights<std::int16_t, std::int8_t>(l, ir::DType::s16)
                     : packed_weights<float, float>(l, ir::DType::f32);
   }
-  std::optional<std::string> layout(const Setting& l) const override {
+  std::optional<std::string> layout(const BlockConvSetting& l) const override {
     std::string out = fmt::format("{} groups {} blocks {} of {} {} lanes:", l.group, l.blocks, l.cp, l.cg, l.lanes);
     for (const auto* axis : {&l.d, &l.h, &l.w}) {
       out += " |";
@@ -416,10 +416,10 @@ class ConvFamily final : public FamilyOf<Setting> {
     }
     return out;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting l, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> load(BlockConvSetting l, Packed packed) const override {
     return std::make_unique<ConvKernel>(std::move(l), packed[0].data());
   }
-  std::vector<Parameters> variants(const Setting& l) const override {
+  std::vector<Parameters> variants(const BlockConvSetting& l) const override {
     std::vector<Parameters> out;
     const Cut usual = ConvKernel::cut_of(l);
     const std::int64_t rows = l.image.height.out, blocks = l.group * l.blocks;

@@ -17,7 +17,7 @@ std::int64_t padded(std::int64_t channels) {
   return (channels + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
 }
 
-struct Setting {
+struct DepthwiseSetting {
   Image image = {};
   region::TensorRef x = {};
   Constant weights = {};
@@ -34,7 +34,7 @@ struct Setting {
   [[nodiscard]] int usual_tasks() const { return even_tasks(rows() * image.width.out * channels() * taps(), 65536, rows()); }
 };
 
-Result<Setting> setting_of(const Request& q) {
+Result<DepthwiseSetting> depthwise_setting(const Request& q) {
   const Stage& s = only(q.region);
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto& w = s.anchor.weights->dims;
@@ -48,7 +48,7 @@ Result<Setting> setting_of(const Request& q) {
   if (x.strides.size() < 2 || (x.strides[1] != 1 && x.dims[1] != 1)) {
     return refuse("channel stride of the input", x.strides.size() < 2 ? 0 : x.strides[1], "1");
   }
-  Setting t{{}, x, Constant(*s.anchor.weights, q.plan), s.anchor.weight_zero, {}, s.space, q.parameters, s.anchor.integer, q.isa};
+  DepthwiseSetting t{{}, x, Constant(*s.anchor.weights, q.plan), s.anchor.weight_zero, {}, s.space, q.parameters, s.anchor.integer, q.isa};
   OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
   t.d = t.image.depth.phases(), t.h = t.image.height.phases(), t.w = t.image.width.phases();
   OCTAVO_TRY(t.epilogue, block_epilogue(s, q.isa, static_cast<std::size_t>(t.image.w), static_cast<std::size_t>(t.image.c)));
@@ -57,7 +57,7 @@ Result<Setting> setting_of(const Request& q) {
 
 class DepthwiseKernel final : public Kernel {
  public:
-  DepthwiseKernel(Setting t, const std::byte* weights)
+  DepthwiseKernel(DepthwiseSetting t, const std::byte* weights)
       : table_(*kernel_table(t.isa)),
         im_(t.image),
         d_(t.d),
@@ -202,7 +202,7 @@ class DepthwiseKernel final : public Kernel {
 };
 
 template <class To, class From>
-Result<std::vector<ir::Tensor>> packed(const Setting& t, ir::DType type) {
+Result<std::vector<ir::Tensor>> packed(const DepthwiseSetting& t, ir::DType type) {
   OCTAVO_TRY(const From* from, t.weights.data<From>("weights"));
   const std::int64_t row = padded(t.channels()), taps = t.taps();
   ir::Tensor out(type, {taps, row});
@@ -214,20 +214,20 @@ Result<std::vector<ir::Tensor>> packed(const Setting& t, ir::DType type) {
   return std::vector<ir::Tensor>{out};
 }
 
-constexpr std::array kParameters{kRowTiles, kPixels, kPrefetch};
+constexpr std::array kDepthwiseParameters{kRowTiles, kPixels, kPrefetch};
 
-struct Kind {
+struct DepthwiseKind {
   const char* name;
   ir::Op op;
   bool integer;
 };
-constexpr std::array kKinds{Kind{"depthwise.u8s8.block", ir::Op::conv, true}, Kind{"depthwise.f32.block", ir::Op::conv, false},
-                            Kind{"depthwise_transpose.u8s8.block", ir::Op::conv_transpose, true},
-                            Kind{"depthwise_transpose.f32.block", ir::Op::conv_transpose, false}};
+constexpr std::array kDepthwiseKinds{DepthwiseKind{"depthwise.u8s8.block", ir::Op::conv, true}, DepthwiseKind{"depthwise.f32.block", ir::Op::conv, false},
+                            DepthwiseKind{"depthwise_transpose.u8s8.block", ir::Op::conv_transpose, true},
+                            DepthwiseKind{"depthwise_transpose.f32.block", ir::Op::conv_transpose, false}};
 
-class DepthwiseFamily final : public FamilyOf<Setting> {
+class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
  public:
-  explicit DepthwiseFamily(const Kind& kind) : FamilyOf({.name = kind.name, .parameters = kParameters}), kind_(kind) {}
+  explicit DepthwiseFamily(const DepthwiseKind& kind) : FamilyOf({.name = kind.name, .parameters = kDepthwiseParameters}), kind_(kind) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     if (!is_one(r, kind_.op) || a.integer != kind_.integer || !a.weights || a.inputs.empty() || only(r).space.size() < 3)
@@ -236,24 +236,24 @@ class DepthwiseFamily final : public FamilyOf<Setting> {
     return group > 1 && a.inputs[0].dims.size() > 1 && a.inputs[0].dims[1] == group && only(r).space[1] == group &&
            a.weights->dims.size() > 2;
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(q); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<DepthwiseSetting> match(const Request& q) const override { return depthwise_setting(q); }
+  double cost(const DepthwiseSetting& t, Isa isa) const override {
     const auto outputs = static_cast<double>(ir::count(t.space));
     return (outputs * static_cast<double>(t.taps()) * 0.15 + outputs * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+  std::vector<std::int64_t> packed_bytes(const DepthwiseSetting& t) const override {
     return {t.taps() * padded(t.channels()) * (kind_.integer ? 2 : 4)};
   }
-  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
+  Result<std::vector<ir::Tensor>> pack(const DepthwiseSetting& t) const override {
     return kind_.integer ? packed<std::int16_t, std::int8_t>(t, ir::DType::s16) : packed<float, float>(t, ir::DType::f32);
   }
-  std::optional<std::string> layout(const Setting& t) const override {
+  std::optional<std::string> layout(const DepthwiseSetting& t) const override {
     return fmt::format("{} taps, {} of {}", t.taps(), t.channels(), padded(t.channels()));
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> load(DepthwiseSetting t, Packed packed) const override {
     return std::make_unique<DepthwiseKernel>(std::move(t), packed[0].data());
   }
-  std::vector<Parameters> variants(const Setting& t) const override {
+  std::vector<Parameters> variants(const DepthwiseSetting& t) const override {
     std::vector<Parameters> out;
     const std::int64_t most = kBlock / std::min<std::int64_t>(t.channels(), kBlock), usual = t.usual_tasks();
     for (const std::int64_t n : {usual / 2, usual * 2}) {
@@ -267,13 +267,13 @@ class DepthwiseFamily final : public FamilyOf<Setting> {
   }
 
  private:
-  Kind kind_;
+  DepthwiseKind kind_;
 };
 
 }  // namespace
 
 Families depthwise_families() {
-  return families_of<DepthwiseFamily>(kKinds);
+  return families_of<DepthwiseFamily>(kDepthwiseKinds);
 }
 
 }  // namespace octavo::cpu

@@ -13,10 +13,10 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kMostTasks = 4;                           // each reads everything once
-constexpr std::int64_t kGrain = std::int64_t{1} << 15;  // elements of a task
+constexpr std::int64_t kDynamicQuantizeGrain = std::int64_t{1} << 15;  // elements of a task
 
 /// The tensor as lines of neighbours: `length` elements each, at `from` in the input and `to` in the codes (elements).
-struct Setting {
+struct DynamicQuantizeSetting {
   region::TensorRef x = {};
   std::vector<std::pair<std::size_t, region::TensorRef>> stores = {};  ///< with the result that each takes
   Isa isa = Isa::portable;
@@ -26,7 +26,7 @@ struct Setting {
   std::int64_t step = 1;                         ///< between neighbours' codes
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<DynamicQuantizeSetting> dynamic_quantize_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const region::TensorRef* codes = nullptr;
@@ -41,7 +41,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
     if (codes != nullptr && codes->strides != s.stores[i].strides) return refuse("layouts of the codes", 2, "1");
     codes = &s.stores[i];
   }
-  Setting t{x, {}, isa};
+  DynamicQuantizeSetting t{x, {}, isa};
   for (std::size_t i = 0; i < s.stores.size(); ++i) t.stores.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
   // By descending stride of the input; neighbours that both sides walk as one are joined.
   std::vector<std::size_t> order;
@@ -68,8 +68,8 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class DynamicQuantizeKernel final : public Kernel {
  public:
-  explicit DynamicQuantizeKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
-    tasks_ = even_tasks(t_.length * t_.lines, kGrain, kMostTasks, kMostTasks);
+  explicit DynamicQuantizeKernel(DynamicQuantizeSetting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
+    tasks_ = even_tasks(t_.length * t_.lines, kDynamicQuantizeGrain, kMostTasks, kMostTasks);
   }
 
   int tasks() const override { return tasks_; }
@@ -129,21 +129,21 @@ class DynamicQuantizeKernel final : public Kernel {
   }
 
   const RowKernels& k_;
-  Setting t_;
+  DynamicQuantizeSetting t_;
   int tasks_ = 1;
 };
 
-class DynamicQuantizeFamily final : public FamilyOf<Setting> {
+class DynamicQuantizeFamily final : public FamilyOf<DynamicQuantizeSetting> {
  public:
   DynamicQuantizeFamily() : FamilyOf({.name = "dynamic_quantize.rows"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::dynamic_quantize) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<DynamicQuantizeSetting> match(const Request& q) const override { return dynamic_quantize_setting(only(q.region), q.isa); }
+  double cost(const DynamicQuantizeSetting& t, Isa isa) const override {
     return static_cast<double>(ir::count(t.x.dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  Result<std::unique_ptr<Kernel>> load(DynamicQuantizeSetting t, Packed) const override {
     return std::make_unique<DynamicQuantizeKernel>(std::move(t));
   }
 };

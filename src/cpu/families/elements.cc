@@ -24,7 +24,7 @@ using ir::Op;
 using region::TensorRef;
 
 constexpr std::int64_t kElements = 1024;  ///< that are computed at a time
-constexpr std::int64_t kGrain = 1 << 15;  ///< bytes of a task
+constexpr std::int64_t kElementsGrain = 1 << 15;  ///< bytes of a task
 constexpr std::size_t kMostOperands = 3;
 
 /// The row of program/elements.def for an operator of the IR.
@@ -337,7 +337,7 @@ struct Walk {
   }
 };
 
-struct Setting {
+struct ElementsSetting {
   Computation computation = {};
   ir::Shape space = {};
   std::vector<TensorRef> inputs = {}, stores = {};
@@ -346,7 +346,7 @@ struct Setting {
 
 class ElementsKernel final : public Kernel {
  public:
-  explicit ElementsKernel(Setting t)
+  explicit ElementsKernel(ElementsSetting t)
       : c_(std::move(t.computation)), inputs_(std::move(t.inputs)), stores_(std::move(t.stores)), epilogue_(std::move(t.epilogue)) {
     const ir::Shape& space = t.space;
     if (epilogue_) {  // rows of the space, as the program stores them
@@ -367,7 +367,7 @@ class ElementsKernel final : public Kernel {
     }
     if (ir::count(space) == 0) units_ = 0;
     rank_ = space.size();
-    tasks_ = even_tasks(bytes, kGrain, units_);
+    tasks_ = even_tasks(bytes, kElementsGrain, units_);
   }
 
   int tasks() const override { return tasks_; }
@@ -464,7 +464,7 @@ bool plain(const BlockEpilogue& e) {
   return to.elem == Elem::f32 && std::all_of(to.div.begin(), to.div.end(), [](auto d) { return d == 1; });
 }
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<ElementsSetting> elements_setting(const Stage& s, Isa isa) {
   OCTAVO_TRY(Computation computation, Computation::of(s, isa));
   const Form& form = computation.form();
   if (s.space.size() > 8) return refuse("dimensions", ir::to_string(s.space), "at most 8");
@@ -485,7 +485,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   }
   if (where && ir::size_of(s.anchor.inputs[0].dtype) != 1)
     return refuse("type of the condition", ir::name_of(s.anchor.inputs[0].dtype), "bool");
-  Setting t{std::move(computation), s.space, s.anchor.inputs, s.stores, {}};
+  ElementsSetting t{std::move(computation), s.space, s.anchor.inputs, s.stores, {}};
   if (!s.program.outputs.empty()) {
     if (form.out != DType::f32) return refuse("type of what a program works on", ir::name_of(form.out), "f32");
     const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
@@ -500,7 +500,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   return t;
 }
 
-class ElementsFamily final : public FamilyOf<Setting> {
+class ElementsFamily final : public FamilyOf<ElementsSetting> {
  public:
   ElementsFamily() : FamilyOf({.name = "elements"}) {}
   std::string name_for(const Region& r) const override {
@@ -515,8 +515,8 @@ class ElementsFamily final : public FamilyOf<Setting> {
     const Op op = only(r).anchor.op;
     return op == Op::cast || op == Op::where || op == Op::clip || has_function(op) || element_op(only(r).anchor).has_value();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<ElementsSetting> match(const Request& q) const override { return elements_setting(only(q.region), q.isa); }
+  double cost(const ElementsSetting& t, Isa isa) const override {
     const Form& form = t.computation.form();
     auto bytes = static_cast<double>(ir::size_of(form.out));
     for (const TensorRef& x : t.inputs) bytes += static_cast<double>(element_bytes(x));
@@ -525,7 +525,7 @@ class ElementsFamily final : public FamilyOf<Setting> {
                kSecondsPerCycle +
            0.1e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ElementsKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(ElementsSetting t, Packed) const override { return std::make_unique<ElementsKernel>(std::move(t)); }
 };
 
 }  // namespace

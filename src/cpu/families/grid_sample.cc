@@ -19,7 +19,7 @@ using ir::DType;
 using region::TensorRef;
 
 constexpr std::int64_t kPoints = 256;     ///< of a block
-constexpr std::int64_t kGrain = 1 << 14;  ///< products of a task
+constexpr std::int64_t kGridSampleGrain = 1 << 14;  ///< products of a task
 constexpr std::size_t kMostSpatial = 6, kMostTaps = 64;
 
 struct Sampler : ir::GridSample {
@@ -75,7 +75,7 @@ struct Sampler : ir::GridSample {
   }
 };
 
-struct Setting {
+struct GridSampleSetting {
   Sampler sampler = {};
   TensorRef x = {}, grid = {}, y = {};
   ir::Shape space = {};
@@ -83,7 +83,7 @@ struct Setting {
   std::optional<BlockEpilogue> epilogue = {};  ///< absent: the sums are stored as they are
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<GridSampleSetting> grid_sample_setting(const Stage& s, Isa isa) {
   const Sampler sampler{s.anchor.as<ir::GridSample>()};
   const TensorRef &x = s.anchor.inputs[0], &grid = s.anchor.inputs[1];
   for (const TensorRef* t : {&x, &grid}) {
@@ -100,7 +100,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   std::int64_t reach = 0;
   for (std::size_t d = 2; d < rank; ++d) reach += (x.dims[d] - 1) * x.strides[d];
   if (reach > std::numeric_limits<std::int32_t>::max()) return refuse("elements of an image", reach, "below 2^31");
-  Setting t{sampler, x, grid, s.stores[0], s.space, isa, {}};
+  GridSampleSetting t{sampler, x, grid, s.stores[0], s.space, isa, {}};
   OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, 0, rank - 1));
   const bool plain = t.epilogue->code().identity() && s.stores.size() == 1 && t.y.dtype == DType::f32;
   if (plain && t.epilogue->space().loads.empty()) t.epilogue.reset();
@@ -109,7 +109,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class GridSampleKernel final : public Kernel {
  public:
-  explicit GridSampleKernel(Setting t)
+  explicit GridSampleKernel(GridSampleSetting t)
       : k_(element_kernels(t.isa)),
         sampler_(t.sampler),
         x_(std::move(t.x)),
@@ -123,7 +123,7 @@ class GridSampleKernel final : public Kernel {
     blocks_ = (points_ + kPoints - 1) / kPoints;
     beside_ = x_.strides[1] == 1 && space_[1] >= 8;
     if (ir::count(space_) == 0) blocks_ = 0;
-    tasks_ = even_tasks(ir::count(space_) * static_cast<std::int64_t>(taps_), kGrain, space_[0] * blocks_);
+    tasks_ = even_tasks(ir::count(space_) * static_cast<std::int64_t>(taps_), kGridSampleGrain, space_[0] * blocks_);
   }
   int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
@@ -235,20 +235,20 @@ class GridSampleKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class GridSampleFamily final : public FamilyOf<Setting> {
+class GridSampleFamily final : public FamilyOf<GridSampleSetting> {
  public:
   GridSampleFamily() : FamilyOf({.name = "grid_sample"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::grid_sample) && only(r).anchor.inputs.size() == 2 && !only(r).stores.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<GridSampleSetting> match(const Request& q) const override { return grid_sample_setting(only(q.region), q.isa); }
+  double cost(const GridSampleSetting& t, Isa isa) const override {
     const auto elements = static_cast<double>(ir::count(t.space));
     double taps = 1, points = elements / static_cast<double>(std::max<std::int64_t>(1, t.space[1]));
     for (std::size_t d = 2; d < t.space.size(); ++d) taps *= static_cast<double>(t.sampler.taps());
     return 0.5e-6 + (elements * taps * 0.6 * slowdown(isa) + points * (60 + 4 * taps)) * kSecondsPerCycle;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  Result<std::unique_ptr<Kernel>> load(GridSampleSetting t, Packed) const override {
     return std::make_unique<GridSampleKernel>(std::move(t));
   }
 };

@@ -21,7 +21,7 @@ using ir::Op;
 using region::TensorRef;
 using Ints = std::vector<std::int64_t>;
 
-constexpr std::int64_t kGrain = 1 << 15;  ///< bytes of a task
+constexpr std::int64_t kIndexedGrain = 1 << 15;  ///< bytes of a task
 
 /// Element o of `dims` belongs to indexed[sum of o[d] * stride[d] + sum of index k(o) * along[k]]; index k(o) is indices[sum of o[d] * index[d] + k * next].
 struct Places {
@@ -181,7 +181,7 @@ void with_size(std::int64_t size, Fn fn) {
   }
 }
 
-struct Setting {
+struct IndexedSetting {
   Places places = {};
   std::vector<TensorRef> inputs = {}, stores = {};
   ir::Combine how = ir::Combine::none;
@@ -190,7 +190,7 @@ struct Setting {
 
 class GatherKernel final : public Kernel {
  public:
-  explicit GatherKernel(Setting t)
+  explicit GatherKernel(IndexedSetting t)
       : t_(std::move(t.places)),
         x_(t.inputs[0]),
         ids_(t.inputs[1]),
@@ -198,7 +198,7 @@ class GatherKernel final : public Kernel {
         epilogue_(std::move(t.epilogue)) {
     for (const TensorRef& r : stores_) to_.push_back(strides_of(r));
     units_ = units_of({}, whole(t_.dims), t_.dims.size());
-    tasks_ = even_tasks(ir::count(t_.dims) * element_bytes(x_), kGrain, units_);
+    tasks_ = even_tasks(ir::count(t_.dims) * element_bytes(x_), kIndexedGrain, units_);
   }
   int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return epilogue_ ? epilogue_->scratch_bytes() : 0; }
@@ -292,11 +292,11 @@ void with_type(DType t, Fn fn) {
 
 class ScatterKernel final : public Kernel {
  public:
-  explicit ScatterKernel(Setting t)
+  explicit ScatterKernel(IndexedSetting t)
       : t_(std::move(t.places)), x_(t.inputs[0]), ids_(t.inputs[1]), u_(t.inputs[2]), y_(t.stores[0]), how_(t.how) {
     if (t.inputs.size() > 3) many_ = t.inputs[3];
     const std::int64_t bytes = (ir::count(x_.dims) + ir::count(t_.dims)) * element_bytes(x_);
-    tasks_ = t_.cut < 0 ? 1 : even_tasks(bytes, kGrain, x_.dims[static_cast<std::size_t>(t_.cut_of_data)]);
+    tasks_ = t_.cut < 0 ? 1 : even_tasks(bytes, kIndexedGrain, x_.dims[static_cast<std::size_t>(t_.cut_of_data)]);
   }
   int tasks() const override { return tasks_; }
   void run(const Memory& memory, int task_begin, int task_end, const Worker&) const override {
@@ -365,13 +365,13 @@ bool hands_on(const Stage& s) {
   return s.stores.size() == 1 && (op == program::Op::acc_i || op == program::Op::acc_f);
 }
 
-Result<Setting> setting_of(const Stage& s) {
+Result<IndexedSetting> indexed_setting(const Stage& s) {
   const TensorRef& x = s.anchor.inputs[0];
   const bool scatter = s.anchor.op == Op::scatter;  // updates go to places in the result
   TensorRef indexed = scatter ? s.stores[0] : x;
   if (scatter) indexed.dims = x.dims;
   if (indexed.strides.size() != indexed.dims.size()) return refuse("result", ir::to_string(s.stores[0].dims), "the data's shape");
-  Setting t{{}, s.anchor.inputs, s.stores};
+  IndexedSetting t{{}, s.anchor.inputs, s.stores};
   OCTAVO_TRY(t.places, places_of(s, indexed, s.anchor.inputs[1], scatter ? s.anchor.inputs[2].dims : s.space));
   if (scatter) {
     t.how = s.anchor.as<ir::Scatter>().combine;
@@ -397,29 +397,34 @@ Result<Setting> setting_of(const Stage& s) {
   return t;
 }
 
-struct Kind {
+struct IndexedKind {
   Op op;
   std::string_view name;
 };
-constexpr std::array kKinds{Kind{Op::gather, "indexed.gather"}, Kind{Op::gather_elements, "indexed.gather_elements"},
-                            Kind{Op::gather_nd, "indexed.gather_nd"}, Kind{Op::scatter, "indexed.scatter"}};
+constexpr std::array kIndexedKinds{IndexedKind{Op::gather, "indexed.gather"}, IndexedKind{Op::gather_elements, "indexed.gather_elements"},
+                            IndexedKind{Op::gather_nd, "indexed.gather_nd"}, IndexedKind{Op::scatter, "indexed.scatter"}};
 
-class IndexedFamily final : public FamilyOf<Setting> {
+class IndexedFamily final : public FamilyOf<IndexedSetting> {
  public:
-  explicit IndexedFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
+  explicit IndexedFamily(const IndexedKind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
   bool about(const Region& r) const override {
     return is_one(r, op_) && takes(only(r).anchor.inputs.size()) && !only(r).stores.empty();
   }
+<<<<<<< HEAD
   [[nodiscard]] bool takes(std::size_t inputs) const { return op_ == Op::scatter ? inputs == 3 || inputs == 4 : inputs == 2; }
   Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
   double cost(const Setting& t, Isa) const override {
+=======
+  Match<IndexedSetting> match(const Request& q) const override { return indexed_setting(only(q.region)); }
+  double cost(const IndexedSetting& t, Isa) const override {
+>>>>>>> t-lean
     const auto elements = static_cast<double>(ir::count(t.places.dims));
     const std::int64_t results = op_ == Op::scatter ? ir::count(t.inputs[0].dims) : ir::count(t.places.dims);
     const double moved = static_cast<double>(results * element_bytes(t.inputs[0])) * 0.1e-9;
     const bool rows = t.places.dims.empty() || op_ != Op::gather_elements;
     return 0.5e-6 + moved + elements * (rows ? 0.3e-9 : 1.5e-9) + (t.epilogue ? elements * 1e-9 : 0);
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  Result<std::unique_ptr<Kernel>> load(IndexedSetting t, Packed) const override {
     if (op_ == Op::scatter) return std::make_unique<ScatterKernel>(std::move(t));
     return std::make_unique<GatherKernel>(std::move(t));
   }
@@ -431,7 +436,7 @@ class IndexedFamily final : public FamilyOf<Setting> {
 }  // namespace
 
 Families indexed_families() {
-  return families_of<IndexedFamily>(kKinds);
+  return families_of<IndexedFamily>(kIndexedKinds);
 }
 
 }  // namespace octavo::cpu

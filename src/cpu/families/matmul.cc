@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kTaskRows = 36;                      // of the left matrix in a task
 constexpr std::int64_t kMostRight = std::int64_t{1} << 20;  // elements of the right matrix in scratch
 
-struct Setting {
+struct MatmulKernelSetting {
   MatmulSetting product = {};
   Isa isa = Isa::portable;
   std::int64_t rows = kTaskRows;
@@ -22,11 +22,11 @@ struct Setting {
   [[nodiscard]] std::int64_t pieces() const { return (product.m + rows - 1) / rows; }
 };
 
-Result<Setting> setting_of(const Request& q) {
+Result<MatmulKernelSetting> matmul_kernel_setting(const Request& q) {
   const auto& in = only(q.region).anchor.inputs;
   if (in[0].dtype != ir::DType::f32 || in[1].dtype != ir::DType::f32)
     return refuse("types of the matrices", fmt::format("{} and {}", ir::name_of(in[0].dtype), ir::name_of(in[1].dtype)), "f32");
-  Setting t{{}, q.isa};
+  MatmulKernelSetting t{{}, q.isa};
   OCTAVO_TRY(t.product, matmul_setting(only(q.region), q.isa));
   if (const std::int64_t right = t.product.k * t.padded(); right > kMostRight)
     return refuse("elements of the right matrix", right, fmt::format("at most {}, which scratch holds", kMostRight));
@@ -36,7 +36,7 @@ Result<Setting> setting_of(const Request& q) {
 
 class MatmulKernel final : public Kernel {
  public:
-  explicit MatmulKernel(Setting setting)
+  explicit MatmulKernel(MatmulKernelSetting setting)
       : k_(row_kernels(setting.isa)), panel_(panel_columns(setting.isa)), t_(std::move(setting)), epilogue_(t_.product.epilogue) {}
 
   int tasks() const override { return static_cast<int>(std::min<std::int64_t>(m_.batch * t_.pieces(), 4096)); }
@@ -86,25 +86,27 @@ class MatmulKernel final : public Kernel {
 
   const RowKernels& k_;
   std::int64_t panel_;  ///< columns of the right matrix that are packed together: as many as accumulators are
-  Setting t_;
+  MatmulKernelSetting t_;
   const MatmulSetting& m_ = t_.product;
   const BlockEpilogue& epilogue_;
 };
 
-constexpr std::array kParameters{kRows};
+constexpr std::array kMatmulParameters{kRows};
 
-class MatmulFamily final : public FamilyOf<Setting> {
+class MatmulFamily final : public FamilyOf<MatmulKernelSetting> {
  public:
   // Version 2: the same sums; the right matrix packed in panels.
-  MatmulFamily() : FamilyOf({.name = "matmul.f32.rows", .version = 2, .parameters = kParameters}) {}
+  MatmulFamily() : FamilyOf({.name = "matmul.f32.rows", .version = 2, .parameters = kMatmulParameters}) {}
   bool about(const Region& r) const override { return is_matmul(r); }
-  Match<Setting> match(const Request& q) const override { return setting_of(q); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<MatmulKernelSetting> match(const Request& q) const override { return matmul_kernel_setting(q); }
+  double cost(const MatmulKernelSetting& t, Isa isa) const override {
     const double out = t.product.results(), k = static_cast<double>(t.product.k);
     return (out * k / 20.0 + t.product.packed() * 1.5 + out * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<MatmulKernel>(std::move(t)); }
-  std::vector<Parameters> variants(const Setting& t) const override {
+  Result<std::unique_ptr<Kernel>> load(MatmulKernelSetting t, Packed) const override {
+    return std::make_unique<MatmulKernel>(std::move(t));
+  }
+  std::vector<Parameters> variants(const MatmulKernelSetting& t) const override {
     std::vector<Parameters> out;
     for (const std::int64_t n : {kTaskRows / 4, kTaskRows / 2, kTaskRows * 2}) {
       if (n < 2 * t.product.m) add(out, kRows, n);

@@ -18,7 +18,7 @@ constexpr std::int64_t kMostRight = std::int64_t{1} << 18;  // dwords of the rig
 constexpr std::int64_t kStep = kDotColumns;                 // of columns
 static_assert(kDotColumns == kBf16Columns);
 
-struct Setting {
+struct MatmulPackedSetting {
   MatmulSetting product = {};
   Isa isa = Isa::portable;
   std::int64_t rows = kTaskRows;
@@ -28,8 +28,8 @@ struct Setting {
 };
 
 /// `group`: elements of a dword; `depth_step`: dwords are a multiple of it.
-Result<Setting> setting_of(const Request& q, std::int64_t group, std::int64_t depth_step) {
-  Setting t{{}, q.isa};
+Result<MatmulPackedSetting> matmul_packed_setting(const Request& q, std::int64_t group, std::int64_t depth_step) {
+  MatmulPackedSetting t{{}, q.isa};
   OCTAVO_TRY(t.product, matmul_setting(only(q.region), q.isa));
   t.groups = padded_to((t.product.k + group - 1) / group, depth_step);
   t.columns = std::min(padded_to(t.product.n, kStep), std::max(kStep, kMostRight / t.groups / kStep * kStep));
@@ -49,21 +49,22 @@ struct OfCodes {
   std::int32_t left_zero, right_zero;
   std::int64_t packing = 0, row_terms = 0;  ///< dwords of scratch, columns' terms behind them
 
-  OfCodes(const Setting& t)
+  OfCodes(const MatmulPackedSetting& t)
       : p(code_products(t.isa)), left_zero(t.product.a.quantizer->zero_point[0]), right_zero(t.product.b.quantizer->zero_point[0]) {
     const std::int64_t rows = padded_to(t.rows, p.row_step);
     packing = padded_to(t.groups * std::max(rows, t.columns), 16), row_terms = padded_to(rows, 16);
   }
-  [[nodiscard]] std::int64_t dwords(const Setting& t) const { return packing + row_terms + t.columns; }
+  [[nodiscard]] std::int64_t dwords(const MatmulPackedSetting& t) const { return packing + row_terms + t.columns; }
   [[nodiscard]] static CodeMatrix codes(const Matrix& m, std::int32_t zero) {
     return {reinterpret_cast<const std::uint8_t*>(m.data), m.row, m.col, zero};
   }
-  void pack_right(const Setting& t, std::uint32_t* to, const Matrix& b, std::int64_t columns, std::uint32_t* own) const {
+  void pack_right(const MatmulPackedSetting& t, std::uint32_t* to, const Matrix& b, std::int64_t columns,
+                  std::uint32_t* own) const {
     p.pack_right(to, t.columns, codes(b, right_zero), t.product.k, columns, t.groups, own);
     p.column_terms(reinterpret_cast<std::int32_t*>(own + packing + row_terms), to, t.columns, padded_to(columns, kStep), t.groups,
                    t.product.k, left_zero, right_zero);
   }
-  void multiply(const Setting& t, std::uint32_t* sums, std::uint32_t* left, const Matrix& a, std::int64_t rows,
+  void multiply(const MatmulPackedSetting& t, std::uint32_t* sums, std::uint32_t* left, const Matrix& a, std::int64_t rows,
                 const std::uint32_t* right, std::int64_t columns, std::uint32_t* own) const {
     auto* terms = reinterpret_cast<std::int32_t*>(own + packing);
     p.pack_left(left, t.groups, codes(a, left_zero), rows, t.product.k, t.groups, own);
@@ -75,13 +76,13 @@ struct OfCodes {
 
 struct OfBf16 {
   const Bf16Products& p;
-  OfBf16(const Setting& t) : p(*bf16_products(t.isa)) {}
-  [[nodiscard]] std::int64_t dwords(const Setting&) const { return 0; }
+  OfBf16(const MatmulPackedSetting& t) : p(*bf16_products(t.isa)) {}
+  [[nodiscard]] std::int64_t dwords(const MatmulPackedSetting&) const { return 0; }
   [[nodiscard]] static Bf16Matrix halves(const Matrix& m) { return {reinterpret_cast<const std::uint16_t*>(m.data), m.row, m.col}; }
-  void pack_right(const Setting& t, std::uint32_t* to, const Matrix& b, std::int64_t columns, std::uint32_t*) const {
+  void pack_right(const MatmulPackedSetting& t, std::uint32_t* to, const Matrix& b, std::int64_t columns, std::uint32_t*) const {
     p.pack_right(to, t.columns, halves(b), t.product.k, columns, t.groups);
   }
-  void multiply(const Setting& t, std::uint32_t* sums, std::uint32_t* left, const Matrix& a, std::int64_t rows,
+  void multiply(const MatmulPackedSetting& t, std::uint32_t* sums, std::uint32_t* left, const Matrix& a, std::int64_t rows,
                 const std::uint32_t* right, std::int64_t columns, std::uint32_t*) const {
     p.pack_left(left, t.groups, halves(a), rows, t.product.k, t.groups);
     p.multiply(reinterpret_cast<float*>(sums), t.columns, left, t.groups, rows, right, t.columns, columns, t.groups);
@@ -91,7 +92,7 @@ struct OfBf16 {
 template <class Products>
 class PackedMatmul final : public Kernel {
  public:
-  explicit PackedMatmul(Setting setting) : t_(std::move(setting)), products_(t_) {
+  explicit PackedMatmul(MatmulPackedSetting setting) : t_(std::move(setting)), products_(t_) {
     const std::int64_t rows = padded_to(t_.rows, products_.p.row_step);
     at_right_ = place(t_.groups * t_.columns);
     at_left_ = place(t_.groups * rows);
@@ -145,15 +146,15 @@ class PackedMatmul final : public Kernel {
                rows, columns);
   }
 
-  Setting t_;
+  MatmulPackedSetting t_;
   const MatmulSetting& m_ = t_.product;
   Products products_;
   std::size_t bytes_ = 0, at_right_ = 0, at_left_ = 0, at_sums_ = 0, at_own_ = 0;
 };
 
-constexpr std::array kParameters{kRows};
+constexpr std::array kMatmulPackedParameters{kRows};
 
-std::vector<Parameters> row_variants(const Setting& t) {
+std::vector<Parameters> row_variants(const MatmulPackedSetting& t) {
   std::vector<Parameters> out;
   for (const std::int64_t n : {kTaskRows / 3, kTaskRows * 2}) {
     if (n < 2 * t.product.m) add(out, kRows, n);
@@ -161,48 +162,48 @@ std::vector<Parameters> row_variants(const Setting& t) {
   return out;
 }
 
-class MatmulCodesFamily final : public FamilyOf<Setting> {
+class MatmulCodesFamily final : public FamilyOf<MatmulPackedSetting> {
  public:
-  MatmulCodesFamily() : FamilyOf({.name = "matmul.u8u8.rows", .levels = kDotIsas, .parameters = kParameters}) {}
+  MatmulCodesFamily() : FamilyOf({.name = "matmul.u8u8.rows", .levels = kDotIsas, .parameters = kMatmulPackedParameters}) {}
   bool about(const Region& r) const override { return is_matmul(r) && only(r).anchor.integer; }
-  Match<Setting> match(const Request& q) const override {
+  Match<MatmulPackedSetting> match(const Request& q) const override {
     for (const region::TensorRef& t : only(q.region).anchor.inputs) {
       if (Reasons why = why_no_codes(t); !why.empty()) return refuse(std::move(why));
     }
     const CodeProducts& p = code_products(q.isa);
-    return setting_of(q, p.group, p.depth_step);
+    return matmul_packed_setting(q, p.group, p.depth_step);
   }
-  double cost(const Setting& t, Isa isa) const override {
+  double cost(const MatmulPackedSetting& t, Isa isa) const override {
     const double out = t.product.results(), k = static_cast<double>(t.product.k);
     return (out * k * clocks_of_product(isa) + (t.product.packed() * 0.3 + out * 2) * slowdown(isa)) * kSecondsPerCycle + 0.5e-6;
   }
-  std::vector<Parameters> variants(const Setting& t) const override { return row_variants(t); }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  std::vector<Parameters> variants(const MatmulPackedSetting& t) const override { return row_variants(t); }
+  Result<std::unique_ptr<Kernel>> load(MatmulPackedSetting t, Packed) const override {
     return std::make_unique<PackedMatmul<OfCodes>>(std::move(t));
   }
 };
 
-class MatmulBf16Family final : public FamilyOf<Setting> {
+class MatmulBf16Family final : public FamilyOf<MatmulPackedSetting> {
  public:
   explicit MatmulBf16Family(const Bf16Level& level)
-      : FamilyOf({.name = level.matmul, .levels = level.isa, .required = {"avx512bf16"}, .parameters = kParameters}),
+      : FamilyOf({.name = level.matmul, .levels = level.isa, .required = {"avx512bf16"}, .parameters = kMatmulPackedParameters}),
         level_(level) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return is_matmul(r) && !a.integer && (a.inputs[0].dtype == ir::DType::bf16 || a.inputs[1].dtype == ir::DType::bf16);
   }
-  Match<Setting> match(const Request& q) const override {
+  Match<MatmulPackedSetting> match(const Request& q) const override {
     const auto& in = only(q.region).anchor.inputs;
     if (in[0].dtype != ir::DType::bf16 || in[1].dtype != ir::DType::bf16)
       return refuse("types of the matrices", fmt::format("{} and {}", ir::name_of(in[0].dtype), ir::name_of(in[1].dtype)), "bf16");
-    return setting_of(q, 2, level_.depth_step);
+    return matmul_packed_setting(q, 2, level_.depth_step);
   }
-  double cost(const Setting& t, Isa) const override {
+  double cost(const MatmulPackedSetting& t, Isa) const override {
     const double out = t.product.results(), k = static_cast<double>(t.product.k);
     return (out * k * level_.clocks_of_product + t.product.packed() * 0.3 + out * 1.5) * kSecondsPerCycle + 0.5e-6;
   }
-  std::vector<Parameters> variants(const Setting& t) const override { return row_variants(t); }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  std::vector<Parameters> variants(const MatmulPackedSetting& t) const override { return row_variants(t); }
+  Result<std::unique_ptr<Kernel>> load(MatmulPackedSetting t, Packed) const override {
     if (bf16_products(t.isa) == nullptr) return refuse("kernels of this build", "without them", level_.matmul);
     return std::make_unique<PackedMatmul<OfBf16>>(std::move(t));
   }

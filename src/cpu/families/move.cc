@@ -76,7 +76,7 @@ std::vector<std::size_t> loops_of(const Stage& s) {
   return order;
 }
 
-struct Setting {
+struct MoveSetting {
   Op op = Op::slice;
   region::TensorRef x = {}, store = {}, indices = {};
   ir::Shape space = {};
@@ -89,7 +89,7 @@ struct Setting {
 
 class MoveKernel final : public Kernel {
  public:
-  explicit MoveKernel(Setting t)
+  explicit MoveKernel(MoveSetting t)
       : tables_(std::move(t.tables)),
         epilogue_(std::move(t.epilogue)),
         x_(std::move(t.x)),
@@ -375,10 +375,10 @@ bool hands_on(const Stage& s) {
   return op == program::Op::acc_i || op == program::Op::acc_f;
 }
 
-Result<Setting> setting_of(const Stage& s) {
+Result<MoveSetting> move_setting(const Stage& s) {
   OCTAVO_TRY(Tables tables, tables_of(s));
-  Setting t{s.anchor.op,       s.anchor.inputs[0], s.stores[0], {},           s.space,
-            std::move(tables), fill_bytes(s),      loops_of(s), std::nullopt, s.stores.size() == 1};
+  MoveSetting t{s.anchor.op,       s.anchor.inputs[0], s.stores[0], {},           s.space,
+                std::move(tables), fill_bytes(s),      loops_of(s), std::nullopt, s.stores.size() == 1};
   if (t.tables.gather_dim >= 0) t.indices = s.anchor.inputs[1];
   if (hands_on(s)) return t;
   if (s.program.outputs.empty()) return refuse("type of the stores", "another", "that of the input");
@@ -389,29 +389,29 @@ Result<Setting> setting_of(const Stage& s) {
   return t;
 }
 
-struct Kind {
+struct MoveKind {
   Op op;
   std::string_view name;
 };
-constexpr std::array kKinds{Kind{Op::pad, "move.pad"},
-                            Kind{Op::resize_nearest, "move.resize_nearest"},
-                            Kind{Op::gather, "move.gather"},
-                            Kind{Op::tile, "move.tile"},
-                            Kind{Op::slice, "move.slice"},
-                            Kind{Op::transpose, "move.transpose"},
-                            Kind{Op::depth_to_space, "move.depth_to_space"},
-                            Kind{Op::space_to_depth, "move.space_to_depth"}};
+constexpr std::array kMoveKinds{MoveKind{Op::pad, "move.pad"},
+                                MoveKind{Op::resize_nearest, "move.resize_nearest"},
+                                MoveKind{Op::gather, "move.gather"},
+                                MoveKind{Op::tile, "move.tile"},
+                                MoveKind{Op::slice, "move.slice"},
+                                MoveKind{Op::transpose, "move.transpose"},
+                                MoveKind{Op::depth_to_space, "move.depth_to_space"},
+                                MoveKind{Op::space_to_depth, "move.space_to_depth"}};
 
-class MoveFamily final : public FamilyOf<Setting> {
+class MoveFamily final : public FamilyOf<MoveSetting> {
  public:
-  explicit MoveFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
+  explicit MoveFamily(const MoveKind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
   bool about(const Region& r) const override { return is_one(r, op_) && !only(r).anchor.inputs.empty() && !only(r).stores.empty(); }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
-  double cost(const Setting& t, Isa) const override {
+  Match<MoveSetting> match(const Request& q) const override { return move_setting(only(q.region)); }
+  double cost(const MoveSetting& t, Isa) const override {
     const auto bytes = static_cast<double>(ir::count(t.space) * element_bytes(t.x));
     return 0.5e-6 + bytes * (t.epilogue ? 1e-9 : 0.1e-9);
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<MoveKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(MoveSetting t, Packed) const override { return std::make_unique<MoveKernel>(std::move(t)); }
 
  private:
   Op op_;
@@ -420,7 +420,7 @@ class MoveFamily final : public FamilyOf<Setting> {
 }  // namespace
 
 Families move_families() {
-  return families_of<MoveFamily>(kKinds);
+  return families_of<MoveFamily>(kMoveKinds);
 }
 
 }  // namespace octavo::cpu

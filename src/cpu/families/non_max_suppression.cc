@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kCorners = 4, kBoxRows = 5;  ///< of a box; with its area
 
-struct Setting {
+struct NonMaxSuppressionSetting {
   std::vector<region::TensorRef> in = {}, stores = {};
   Isa isa = Isa::portable;
   std::int64_t batches = 0, boxes = 0, classes = 0, most = 0, rows = 0;
   bool centre = false;
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<NonMaxSuppressionSetting> non_max_suppression_setting(const Stage& s, Isa isa) {
   const auto& in = s.anchor.inputs;
   for (const region::TensorRef& r : in) {
     if (r.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(r.dtype), "f32");
@@ -31,7 +31,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
       ir::count(in[2].dims) != 1 || ir::count(in[3].dims) != 1 || count < 0)
     return fail(ErrorKind::bad_engine,
                 fmt::format("non_max_suppression of {} and {}", ir::to_string(boxes), ir::to_string(scores)));
-  Setting t{in, s.stores, isa, boxes[0], boxes[1], scores[1], 0, count, suppression.center_point_box};
+  NonMaxSuppressionSetting t{in, s.stores, isa, boxes[0], boxes[1], scores[1], 0, count, suppression.center_point_box};
   if (t.batches * t.classes > 0) t.most = count / (t.batches * t.classes);
   if (t.boxes >= std::int64_t{1} << 31) return refuse("boxes", t.boxes, "fewer than 2^31");
   for (const region::TensorRef& r : s.stores) {
@@ -44,7 +44,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class SuppressKernel final : public Kernel {
  public:
-  explicit SuppressKernel(Setting setting)
+  explicit SuppressKernel(NonMaxSuppressionSetting setting)
       : k_(row_kernels(setting.isa)), t_(std::move(setting)), score_step_(stride(t_.in[1], 2)) {
     step_ = (std::min(t_.most, t_.boxes) + kBoxes - 1) / kBoxes * kBoxes;
   }
@@ -121,24 +121,28 @@ class SuppressKernel final : public Kernel {
   }
 
   const RowKernels& k_;
-  Setting t_;
+  NonMaxSuppressionSetting t_;
   std::int64_t score_step_ = 1, step_ = 0;
 };
 
-class SuppressFamily final : public FamilyOf<Setting> {
+class SuppressFamily final : public FamilyOf<NonMaxSuppressionSetting> {
  public:
   SuppressFamily() : FamilyOf({.name = "non_max_suppression.rows"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::non_max_suppression) && only(r).anchor.inputs.size() == 4 && only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<NonMaxSuppressionSetting> match(const Request& q) const override {
+    return non_max_suppression_setting(only(q.region), q.isa);
+  }
+  double cost(const NonMaxSuppressionSetting& t, Isa isa) const override {
     const auto scores = static_cast<double>(ir::count(t.in[1].dims)), taken = static_cast<double>(t.rows);
     constexpr double kUsual = 100;  // boxes that one is compared with: without a limit most of them are suppressed
     const double others = std::min(static_cast<double>(t.most), kUsual);
     return (scores * slowdown(isa) + taken * (50.0 + others * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<SuppressKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(NonMaxSuppressionSetting t, Packed) const override {
+    return std::make_unique<SuppressKernel>(std::move(t));
+  }
 };
 
 }  // namespace

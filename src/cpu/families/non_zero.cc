@@ -17,19 +17,19 @@ namespace {
 constexpr std::int64_t kPiece = 1024;  ///< elements, a multiple of kEight
 constexpr std::int64_t kEight = 8;
 
-struct Setting {
+struct NonZeroSetting {
   region::TensorRef x = {};
   std::optional<region::TensorRef> many = {};  ///< how many of the first elements there are; nothing: all
   std::vector<region::TensorRef> stores = {};
   std::vector<std::size_t> results = {};  ///< by store: 0 positions, 1 how many
 };
 
-Result<Setting> setting_of(const Stage& s) {
+Result<NonZeroSetting> non_zero_setting(const Stage& s) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dims.size() != 1) return fail(ErrorKind::bad_engine, fmt::format("non_zero of {}", ir::to_string(x.dims)));
   if (x.quantizer) return refuse("the input", "codes", "values");
   if (x.dims[0] > 1 && x.strides[0] != 1) return refuse("distance of elements", x.strides[0], "1");
-  Setting t{x, {}, s.stores, {}};
+  NonZeroSetting t{x, {}, s.stores, {}};
   if (s.anchor.inputs.size() > 1) {
     t.many = s.anchor.inputs[1];
     if (t.many->dtype != ir::DType::s64 || !t.many->dims.empty())
@@ -72,7 +72,7 @@ void flags_of_halves(std::uint8_t* to, const std::byte* from, std::int64_t n) {
 
 class NonZeroKernel final : public Kernel {
  public:
-  explicit NonZeroKernel(Setting setting) : t_(std::move(setting)) {}
+  explicit NonZeroKernel(NonZeroSetting setting) : t_(std::move(setting)) {}
   std::size_t scratch_bytes() const override { return static_cast<std::size_t>((t_.x.dims[0] + kEight) * 8); }
 
   void run(const Memory& memory, int, int, const Worker& worker) const override {
@@ -120,18 +120,22 @@ class NonZeroKernel final : public Kernel {
     }
   }
 
-  Setting t_;
+  NonZeroSetting t_;
 };
 
-class NonZeroFamily final : public FamilyOf<Setting> {
+class NonZeroFamily final : public FamilyOf<NonZeroSetting> {
  public:
   NonZeroFamily() : FamilyOf({.name = "non_zero.rows", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::non_zero) && only(r).anchor.inputs.size() <= 2 && only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
-  double cost(const Setting& t, Isa) const override { return static_cast<double>(t.x.dims[0]) * 1.5 * kSecondsPerCycle + 0.1e-6; }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<NonZeroKernel>(std::move(t)); }
+  Match<NonZeroSetting> match(const Request& q) const override { return non_zero_setting(only(q.region)); }
+  double cost(const NonZeroSetting& t, Isa) const override {
+    return static_cast<double>(t.x.dims[0]) * 1.5 * kSecondsPerCycle + 0.1e-6;
+  }
+  Result<std::unique_ptr<Kernel>> load(NonZeroSetting t, Packed) const override {
+    return std::make_unique<NonZeroKernel>(std::move(t));
+  }
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace octavo::cpu {
 
 namespace {
 
-struct Setting {
+struct NormSetting {
   std::vector<region::TensorRef> in = {};
   BlockEpilogue epilogue = {};
   Isa isa = Isa::portable;
@@ -44,13 +44,13 @@ std::vector<std::int64_t> offsets_of(const region::TensorRef& t, const ir::Shape
   return out;
 }
 
-Result<Setting> setting_of(const Stage& s, Isa isa, int threads) {
+Result<NormSetting> norm_setting(const Stage& s, Isa isa, int threads) {
   const region::Anchor& a = s.anchor;
   const region::TensorRef& x = a.inputs[0];
   for (const region::TensorRef& t : a.inputs) {
     if (t.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(t.dtype), "f32");
   }
-  Setting t{a.inputs, {}, isa, threads};
+  NormSetting t{a.inputs, {}, isa, threads};
   t.layer = a.op == ir::Op::layer_norm;
   const auto rank = x.dims.size();
   if (t.layer) t.first = static_cast<std::size_t>(a.as<ir::LayerNorm>().axis);
@@ -95,7 +95,8 @@ Result<Setting> setting_of(const Stage& s, Isa isa, int threads) {
 
 class NormKernel final : public Kernel {
  public:
-  explicit NormKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)), epilogue_(t_.epilogue), in_(t_.in) {
+  explicit NormKernel(NormSetting setting)
+      : k_(row_kernels(setting.isa)), t_(std::move(setting)), epilogue_(t_.epilogue), in_(t_.in) {
     const int threads = t_.threads;
     const ir::Shape& dims = in_[0].dims;
     for (std::size_t d = 0; d < t_.first; ++d) {
@@ -292,7 +293,7 @@ class NormKernel final : public Kernel {
   }
 
   const RowKernels& k_;
-  Setting t_;
+  NormSetting t_;
   const BlockEpilogue& epilogue_;
   const std::vector<region::TensorRef>& in_;
   std::int64_t groups_ = 1, width_ = 1, blocks_ = 1, pieces_ = 1, rows_ = 1;
@@ -300,16 +301,16 @@ class NormKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class NormFamily final : public FamilyOf<Setting> {
+class NormFamily final : public FamilyOf<NormSetting> {
  public:
   explicit NormFamily(ir::Op op)
       : FamilyOf({.name = op == ir::Op::layer_norm ? "layer_norm.rows" : "instance_norm.rows"}), op_(op) {}
   bool about(const Region& r) const override { return is_one(r, op_) && !only(r).program.outputs.empty(); }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa, q.plan.threads); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<NormSetting> match(const Request& q) const override { return norm_setting(only(q.region), q.isa, q.plan.threads); }
+  double cost(const NormSetting& t, Isa isa) const override {
     return static_cast<double>(ir::count(t.in[0].dims)) * 1.2 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<NormKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(NormSetting t, Packed) const override { return std::make_unique<NormKernel>(std::move(t)); }
 
  private:
   ir::Op op_;

@@ -13,15 +13,15 @@ class Nothing final : public Kernel {
   void run(const Memory&, int, int, const Worker&) const override {}
 };
 
-struct Setting {};
+struct NothingSetting {};
 
-class NothingFamily final : public FamilyOf<Setting> {
+class NothingFamily final : public FamilyOf<NothingSetting> {
  public:
   NothingFamily() : FamilyOf({.name = "nothing", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override { return stores_nothing(r); }
-  Match<Setting> match(const Request&) const override { return Setting(); }
-  double cost(const Setting&, Isa) const override { return 0; }
-  Result<std::unique_ptr<Kernel>> load(Setting, Packed) const override { return std::make_unique<Nothing>(); }
+  Match<NothingSetting> match(const Request&) const override { return NothingSetting(); }
+  double cost(const NothingSetting&, Isa) const override { return 0; }
+  Result<std::unique_ptr<Kernel>> load(NothingSetting, Packed) const override { return std::make_unique<Nothing>(); }
 };
 
 }  // namespace

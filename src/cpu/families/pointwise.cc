@@ -154,27 +154,27 @@ class PointwiseKernel final : public Kernel {
 };
 
 /// Blocks depend on whether there are vectors.
-struct Setting {
+struct PointwiseSetting {
   Space space = {};
   Code code = {};
   Isa isa = Isa::portable;
   [[nodiscard]] Blocks blocks(Isa at) const { return choose_blocks(space, code, at != Isa::portable); }
 };
 
-class PointwiseFamily final : public FamilyOf<Setting> {
+class PointwiseFamily final : public FamilyOf<PointwiseSetting> {
  public:
   PointwiseFamily() : FamilyOf({.name = "pointwise.block"}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::input) && !only(r).program.outputs.empty(); }
-  Match<Setting> match(const Request& q) const override {
-    Setting t{{}, {}, q.isa};
+  Match<PointwiseSetting> match(const Request& q) const override {
+    PointwiseSetting t{{}, {}, q.isa};
     OCTAVO_TRY(t.space, joined_space(only(q.region)));
     std::vector<Elem> loads;
     for (const StridedAccess& a : t.space.loads) loads.push_back(a.elem);
     OCTAVO_TRY(t.code, Code::compile(only(q.region).program, loads));
     return t;
   }
-  double cost(const Setting& t, Isa isa) const override { return t.blocks(isa).cycles * slowdown(isa) * kSecondsPerCycle; }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  double cost(const PointwiseSetting& t, Isa isa) const override { return t.blocks(isa).cycles * slowdown(isa) * kSecondsPerCycle; }
+  Result<std::unique_ptr<Kernel>> load(PointwiseSetting t, Packed) const override {
     const Blocks blocks = t.blocks(t.isa);
     OCTAVO_TRY(BlockEpilogue epilogue,
                BlockEpilogue::make(*kernel_table(t.isa), std::move(t.code), std::move(t.space), blocks.row_dim, blocks.col_dim));

@@ -18,7 +18,7 @@ constexpr std::int64_t kAtOnce = 4096;  // elements of a call's rows, about
 constexpr std::int64_t kTaskBytes = 16384;
 
 /// The stage with three dimensions above the innermost one, in the order of its memory: [n, c, h, w], c contiguous.
-struct Setting {
+struct PointwiseGeneratedSetting {
   Stage stage = {};
   Isa isa = Isa::portable;
   double work = 0;       ///< clocks of the whole space, about
@@ -26,7 +26,7 @@ struct Setting {
   std::int64_t pixels = 1;
 };
 
-Result<Setting> setting_of(const Stage& stage, Isa isa) {
+Result<PointwiseGeneratedSetting> pointwise_generated_setting(const Stage& stage, Isa isa) {
   OCTAVO_TRY(Space space, Space::of(stage));
   space.split_divisions();
   space.order_and_join();
@@ -47,7 +47,7 @@ Result<Setting> setting_of(const Stage& stage, Isa isa) {
   }
   if (row < kLeastRow) return refuse("elements of a row", row, fmt::format("at least {}", kLeastRow));
 
-  Setting out{stage, isa};
+  PointwiseGeneratedSetting out{stage, isa};
   Stage& s = out.stage;
   out.work = static_cast<double>(ir::count(s.space)) *
              (0.05 * static_cast<double>(s.program.code.size()) + 0.12 * static_cast<double>(s.operands.size() + s.stores.size()));
@@ -75,7 +75,7 @@ Result<Setting> setting_of(const Stage& stage, Isa isa) {
   return out;
 }
 
-std::vector<std::int64_t> widths_of(const Setting& r) {
+std::vector<std::int64_t> widths_of(const PointwiseGeneratedSetting& r) {
   const std::int64_t row = r.stage.space[1];
   std::vector<std::int64_t> out;
   for (const std::int64_t n : {std::min(kWidth, row), row % kWidth}) {
@@ -86,7 +86,8 @@ std::vector<std::int64_t> widths_of(const Setting& r) {
 
 class GeneratedPointwise final : public Kernel {
  public:
-  GeneratedPointwise(Setting rows, std::unique_ptr<GeneratedEpilogue> code) : r_(std::move(rows)), code_(std::move(code)) {
+  GeneratedPointwise(PointwiseGeneratedSetting rows, std::unique_ptr<GeneratedEpilogue> code)
+      : r_(std::move(rows)), code_(std::move(code)) {
     const ir::Shape& space = r_.stage.space;
     n_ = space[0], row_ = space[1], h_ = space[2], w_ = space[3];
     pieces_ = (w_ + r_.pixels - 1) / r_.pixels;
@@ -110,19 +111,23 @@ class GeneratedPointwise final : public Kernel {
   }
 
  private:
-  Setting r_;
+  PointwiseGeneratedSetting r_;
   std::unique_ptr<GeneratedEpilogue> code_;
   std::int64_t n_ = 1, row_ = 1, h_ = 1, w_ = 1, pieces_ = 1, units_ = 1;
   int tasks_ = 1;
 };
 
-class GeneratedPointwiseFamily final : public FamilyOf<Setting> {
+class GeneratedPointwiseFamily final : public FamilyOf<PointwiseGeneratedSetting> {
  public:
   GeneratedPointwiseFamily() : FamilyOf({.name = "pointwise.generated", .levels = kIsas}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::input) && !only(r).program.outputs.empty(); }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override { return t.work * slowdown(isa) * kSecondsPerCycle + 0.5e-6; }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  Match<PointwiseGeneratedSetting> match(const Request& q) const override {
+    return pointwise_generated_setting(only(q.region), q.isa);
+  }
+  double cost(const PointwiseGeneratedSetting& t, Isa isa) const override {
+    return t.work * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
+  }
+  Result<std::unique_ptr<Kernel>> load(PointwiseGeneratedSetting t, Packed) const override {
     OCTAVO_TRY(auto code, generated_epilogue(t.stage, t.isa, widths_of(t), t.pixels));
     if (code == nullptr) return fail(ErrorKind::internal, "no code for the program");
     return std::make_unique<GeneratedPointwise>(std::move(t), std::move(code));

@@ -11,7 +11,7 @@
 namespace octavo::cpu {
 namespace {
 
-struct Setting {
+struct PoolSetting {
   Image image = {};
   region::TensorRef x = {};
   BlockEpilogue epilogue = {};
@@ -22,11 +22,11 @@ struct Setting {
   Isa isa = Isa::portable;
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<PoolSetting> pool_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto& window = s.anchor.as<ir::Window>();
-  Setting t{{},         x,       {}, s.anchor.op == ir::Op::max_pool, window.count_include_pad, window.pads, window.kernel,
-            s.space[1], s.space, isa};
+  PoolSetting t{{},         x,       {}, s.anchor.op == ir::Op::max_pool, window.count_include_pad, window.pads, window.kernel,
+                s.space[1], s.space, isa};
   OCTAVO_TRY(t.image, Image::of(s, window.kernel));
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
   OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, static_cast<std::size_t>(t.image.w), static_cast<std::size_t>(t.image.c)));
@@ -35,7 +35,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class PoolKernel final : public Kernel {
  public:
-  explicit PoolKernel(Setting t)
+  explicit PoolKernel(PoolSetting t)
       : table_(*kernel_table(t.isa)), im_(t.image), epilogue_(std::move(t.epilogue)), x_(std::move(t.x)) {
     max_ = t.max;
     include_pad_ = t.include_pad;
@@ -201,20 +201,20 @@ class PoolKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class PoolFamily final : public FamilyOf<Setting> {
+class PoolFamily final : public FamilyOf<PoolSetting> {
  public:
   explicit PoolFamily(ir::Op op) : FamilyOf({.name = op == ir::Op::max_pool ? "max_pool.block" : "avg_pool.block"}), op_(op) {}
   bool about(const Region& r) const override {
     return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<PoolSetting> match(const Request& q) const override { return pool_setting(only(q.region), q.isa); }
+  double cost(const PoolSetting& t, Isa isa) const override {
     const auto results = static_cast<double>(ir::count(t.space));
     double reads = results;
     for (const auto k : t.kernel) reads *= static_cast<double>(k);
     return (reads * (t.x.strides[1] == 1 ? 0.08 : 2.0) + results * 0.5) * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<PoolKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(PoolSetting t, Packed) const override { return std::make_unique<PoolKernel>(std::move(t)); }
 
  private:
   ir::Op op_;

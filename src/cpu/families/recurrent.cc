@@ -24,7 +24,7 @@ enum Input : std::size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 /// Parts of a step that a team takes one after the other.
 enum What : int { kProductsWithW = 1, kStep = 2, kCandidate = 3 };
 
-struct Setting {
+struct RecurrentSetting {
   std::vector<region::TensorRef> in = {};
   std::vector<std::pair<std::size_t, region::TensorRef>> stores = {};  ///< with the result that each takes
   Constant w = {}, r = {};
@@ -59,7 +59,7 @@ struct Setting {
   [[nodiscard]] std::int64_t first_gates() const { return resets_before() ? 2 : gates; }
 };
 
-Result<Setting> setting_of(const Request& q) {
+Result<RecurrentSetting> recurrent_setting(const Request& q) {
   const Stage& s = only(q.region);
   const Plan& plan = q.plan;
   const region::Anchor& a = s.anchor;
@@ -73,7 +73,8 @@ Result<Setting> setting_of(const Request& q) {
     if (b.kind != region::BufferKind::constant) return refuse("weights", "computed at run time", "constant");
     if (a.inputs[i].strides != ir::dense_strides(a.inputs[i].dims)) return refuse("weights", "strided", "dense");
   }
-  Setting t{a.inputs, {}, Constant(a.inputs[kW], plan), Constant(a.inputs[kR], plan), a.as<ir::Recurrent>(), q.isa, plan.threads};
+  RecurrentSetting t{a.inputs, {},          Constant(a.inputs[kW], plan), Constant(a.inputs[kR], plan), a.as<ir::Recurrent>(),
+                     q.isa,    plan.threads};
   const ir::Recurrent& facts = t.facts;
   t.cell = facts.cell;
   t.batch_first = facts.layout;
@@ -105,7 +106,7 @@ Result<Setting> setting_of(const Request& q) {
 
 class RecurrentKernel final : public Kernel {
  public:
-  RecurrentKernel(Setting setting, std::vector<Cell> cells, Packed packed)
+  RecurrentKernel(RecurrentSetting setting, std::vector<Cell> cells, Packed packed)
       : k_(row_kernels(setting.isa)), t_(std::move(setting)), cells_(std::move(cells)) {
     w_ = reinterpret_cast<const float*>(packed[0].data());
     r_ = reinterpret_cast<const float*>(packed[1].data());
@@ -388,7 +389,7 @@ class RecurrentKernel final : public Kernel {
   }
 
   const RowKernels& k_;
-  Setting t_;
+  RecurrentSetting t_;
   std::vector<Cell> cells_;  ///< by direction
   const float *w_ = nullptr, *r_ = nullptr;
   std::int64_t together_ = 1, groups_ = 1, steps_ = 1;  ///< sequences of a task, tasks a direction, steps of a product with W
@@ -397,7 +398,7 @@ class RecurrentKernel final : public Kernel {
 };
 
 /// [direction][gate * hidden][k] -> [direction][k * columns]: gates before `cut` in panels [k][gate][unit of the panel], then the others; unused columns 0.
-Result<ir::Tensor> packed_weights(const Constant& weights, const Setting& s, std::int64_t k, std::int64_t cut) {
+Result<ir::Tensor> packed_weights(const Constant& weights, const RecurrentSetting& s, std::int64_t k, std::int64_t cut) {
   OCTAVO_TRY(const float* from, weights.data<float>("weights"));
   ir::Tensor out(ir::DType::f32, {s.directions, k * s.gates * s.units()});
   float* to = out.mutable_data<float>().data();
@@ -417,7 +418,7 @@ Result<ir::Tensor> packed_weights(const Constant& weights, const Setting& s, std
   return out;
 }
 
-class RecurrentFamily final : public FamilyOf<Setting> {
+class RecurrentFamily final : public FamilyOf<RecurrentSetting> {
  public:
   // Version 3: the same sums; weights in panels of units.
   RecurrentFamily() : FamilyOf({.name = "recurrent.rows", .version = 3}) {}
@@ -425,22 +426,22 @@ class RecurrentFamily final : public FamilyOf<Setting> {
     return std::string(ir::spelled(only(r).anchor.as<ir::Recurrent>().cell)) + ".rows";
   }
   bool about(const Region& r) const override { return is_one(r, ir::Op::recurrent) && only(r).program.outputs.empty(); }
-  Match<Setting> match(const Request& q) const override { return setting_of(q); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<RecurrentSetting> match(const Request& q) const override { return recurrent_setting(q); }
+  double cost(const RecurrentSetting& t, Isa isa) const override {
     const auto runs = static_cast<double>(t.steps * t.batch * t.directions);
     const double products = static_cast<double>(t.gates * t.units()) * static_cast<double>(t.inputs + 2 * t.hidden);
     return runs * (products / 16 + static_cast<double>(t.gates * t.units()) * 10) * slowdown(isa) * kSecondsPerCycle + 1e-6;
   }
-  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+  std::vector<std::int64_t> packed_bytes(const RecurrentSetting& t) const override {
     return {t.directions * t.w_floats() * 4, t.directions * t.r_floats() * 4};
   }
-  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
+  Result<std::vector<ir::Tensor>> pack(const RecurrentSetting& t) const override {
     OCTAVO_TRY(ir::Tensor w, packed_weights(t.w, t, t.inputs, t.gates));
     OCTAVO_TRY(ir::Tensor r, packed_weights(t.r, t, t.hidden, t.first_gates()));
     return std::vector<ir::Tensor>{std::move(w), std::move(r)};
   }
-  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+  std::optional<std::string> layout(const RecurrentSetting&) const override { return "plain"; }
+  Result<std::unique_ptr<Kernel>> load(RecurrentSetting t, Packed packed) const override {
     std::vector<Cell> cells;
     for (std::size_t direction = 0; direction < static_cast<std::size_t>(t.directions); ++direction) {
       OCTAVO_TRY(Cell cell, cell_of(t.facts, direction, t.shape(), t.isa));

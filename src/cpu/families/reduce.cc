@@ -10,7 +10,7 @@
 namespace octavo::cpu {
 namespace {
 
-struct Setting {
+struct ReduceSetting {
   region::TensorRef x = {};
   ir::Op op = ir::Op::reduce_max;
   Isa isa = Isa::portable;
@@ -21,7 +21,7 @@ struct Setting {
   int row_dim = 0, col_dim = 1;
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<ReduceSetting> reduce_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
     return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
@@ -34,7 +34,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   for (const std::int64_t a : axes) reduced[static_cast<std::size_t>(a)] = 1;
   if (axes.empty()) std::fill(reduced.begin(), reduced.end(), 1);
   OCTAVO_TRY(Space space, Space::of(s));
-  Setting p{x, s.anchor.op, isa};
+  ReduceSetting p{x, s.anchor.op, isa};
   p.x_strides.assign(space.dims.size(), 0);
   const bool keep = s.space.size() == x.dims.size();
   std::size_t next = 0;
@@ -105,7 +105,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class ReduceKernel final : public Kernel {
  public:
-  explicit ReduceKernel(Setting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x) {
+  explicit ReduceKernel(ReduceSetting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x) {
     const ir::Op op = p_.op;
     kind_ = op == ir::Op::reduce_max ? Reduce::max : op == ir::Op::reduce_min ? Reduce::min : Reduce::sum;
     if (op == ir::Op::reduce_l2) kind_ = Reduce::squares;
@@ -164,7 +164,7 @@ class ReduceKernel final : public Kernel {
 
  private:
   const KernelTable& table_;
-  Setting p_;
+  ReduceSetting p_;
   const region::TensorRef& x_;
   Reduce kind_ = Reduce::max;
   bool mean_ = false;
@@ -174,7 +174,7 @@ class ReduceKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class ReduceFamily final : public FamilyOf<Setting> {
+class ReduceFamily final : public FamilyOf<ReduceSetting> {
  public:
   ReduceFamily() : FamilyOf({.name = "reduce.block"}) {}
   bool about(const Region& r) const override {
@@ -183,14 +183,16 @@ class ReduceFamily final : public FamilyOf<Setting> {
            (op == ir::Op::reduce_max || op == ir::Op::reduce_min || op == ir::Op::reduce_mean || op == ir::Op::reduce_sum ||
             op == ir::Op::reduce_l2);
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<ReduceSetting> match(const Request& q) const override { return reduce_setting(only(q.region), q.isa); }
+  double cost(const ReduceSetting& t, Isa isa) const override {
     const bool vectors = t.x_strides[static_cast<std::size_t>(t.col_dim)] == element_bytes(t.x);
     const auto results = static_cast<double>(ir::count(t.epilogue.space().dims));
     return (static_cast<double>(ir::count(t.x.dims)) * (vectors ? 0.1 : 2.0) + results * 0.5) * slowdown(isa) * kSecondsPerCycle +
            0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ReduceKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(ReduceSetting t, Packed) const override {
+    return std::make_unique<ReduceKernel>(std::move(t));
+  }
 };
 
 }  // namespace

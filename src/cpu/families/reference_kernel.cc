@@ -115,7 +115,7 @@ std::vector<ir::TensorType> input_types(const Stage& s) {
 }
 
 /// The evaluator takes nodes of graphs, made of stages: the stage is kept.
-struct Setting {
+struct ReferenceKernelSetting {
   Stage stage = {};
   Node node = {};
   Constant weights = {};
@@ -124,7 +124,7 @@ struct Setting {
 
 class ReferenceKernel final : public Kernel {
  public:
-  ReferenceKernel(Setting t, Tensor weights)
+  ReferenceKernel(ReferenceKernelSetting t, Tensor weights)
       : stage_(std::move(t.stage)), node_(std::move(t.node)), epilogue_(std::move(t.epilogue)), weights_(std::move(weights)) {}
 
   std::size_t scratch_bytes() const override { return epilogue_ ? epilogue_->scratch_bytes() : 0; }
@@ -194,7 +194,7 @@ class ReferenceKernel final : public Kernel {
   Tensor weights_;
 };
 
-Result<Setting> setting_of(const Request& q) {
+Result<ReferenceKernelSetting> reference_kernel_setting(const Request& q) {
   const Stage& s = only(q.region);
   const region::Anchor& a = s.anchor;
   // Asked for because it is fast: not computed one product at a time for it.
@@ -203,7 +203,7 @@ Result<Setting> setting_of(const Request& q) {
     return refuse("type of a matrix", "bf16", "another: products of bf16 are for processors that have instructions for them");
   if (a.weights && a.weights->dtype == ir::DType::bf16)
     return refuse("type of the weights", "bf16", "another: products of bf16 are for processors that have instructions for them");
-  Setting t{s, {}, a.weights ? Constant(*a.weights, q.plan) : Constant(), {}};
+  ReferenceKernelSetting t{s, {}, a.weights ? Constant(*a.weights, q.plan) : Constant(), {}};
   OCTAVO_TRY(t.node, node_of(s, input_types(s)));
   if (s.program.outputs.empty()) return t;
   const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
@@ -211,7 +211,7 @@ Result<Setting> setting_of(const Request& q) {
   return t;
 }
 
-class ReferenceFamily final : public FamilyOf<Setting> {
+class ReferenceFamily final : public FamilyOf<ReferenceKernelSetting> {
  public:
   ReferenceFamily() : FamilyOf({.name = "reference", .levels = kAnyIsa, .vector = false, .reference = true}) {}
   std::string name_for(const Region& r) const override { return "reference." + std::string(ir::name_of(only(r).anchor.op)); }
@@ -224,24 +224,24 @@ class ReferenceFamily final : public FamilyOf<Setting> {
                       (s.anchor.weights || op == Op::matmul || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum);
     return r.stages.size() == 1 && !s.anchor.none() && op != Op::reshape && !sums && !s.anchor.inputs.empty() && !s.stores.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(q); }
-  double cost(const Setting& t, Isa) const override {
+  Match<ReferenceKernelSetting> match(const Request& q) const override { return reference_kernel_setting(q); }
+  double cost(const ReferenceKernelSetting& t, Isa) const override {
     const region::Anchor& a = t.stage.anchor;
     double work = static_cast<double>(ir::count(t.stage.space));
     for (const TensorRef& x : a.inputs) work += static_cast<double>(ir::count(x.dims));
     if (a.weights) work *= static_cast<double>(ir::count(a.weights->dims));
     return 20e-9 * work + 20e-6;
   }
-  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+  std::vector<std::int64_t> packed_bytes(const ReferenceKernelSetting& t) const override {
     const auto& w = t.stage.anchor.weights;
     return w ? std::vector<std::int64_t>{tensor_bytes(*w)} : std::vector<std::int64_t>{};
   }
-  Result<std::vector<Tensor>> pack(const Setting& t) const override {
+  Result<std::vector<Tensor>> pack(const ReferenceKernelSetting& t) const override {
     const auto& w = t.stage.anchor.weights;
     return w ? t.weights.copied(*w) : std::vector<Tensor>{};
   }
-  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+  std::optional<std::string> layout(const ReferenceKernelSetting&) const override { return "plain"; }
+  Result<std::unique_ptr<Kernel>> load(ReferenceKernelSetting t, Packed packed) const override {
     Tensor weights;
     if (const auto& w = t.stage.anchor.weights) {
       weights = Tensor(w->dtype, w->dims);

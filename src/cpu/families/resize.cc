@@ -18,7 +18,7 @@ struct Tap {
   float w0 = 1, w1 = 0;
 };
 
-struct Setting {
+struct ResizeSetting {
   region::TensorRef x = {};
   ir::Shape dims = {};
   Isa isa = Isa::portable;
@@ -26,7 +26,7 @@ struct Setting {
   std::optional<std::vector<Tap>> height = {}, width = {};  // absent: unchanged
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<ResizeSetting> resize_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32 || s.space.size() != 4 || x.dims.size() != 4) {
     return refuse("input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)), "f32 of rank 4");
@@ -37,7 +37,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
     return refuse("channel stride of the input", x.strides[1], "1");
   }
   const auto& resize = s.anchor.as<ir::Resize>();
-  Setting p{x, s.space, isa};
+  ResizeSetting p{x, s.space, isa};
   for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
     const auto in = static_cast<double>(x.dims[d]), out = static_cast<double>(s.space[d]);
     const double scale = resize.scales.size() == 4 ? resize.scales[d] : out / in;
@@ -61,7 +61,8 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class ResizeKernel final : public Kernel {
  public:
-  explicit ResizeKernel(Setting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x), dims_(p_.dims) {
+  explicit ResizeKernel(ResizeSetting setting)
+      : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x), dims_(p_.dims) {
     const std::int64_t rows = dims_[0] * dims_[2];
     tasks_ = even_tasks(ir::count(dims_), 16384, rows / 4, 64);
     empty_ = ir::count(dims_) == 0 || ir::count(x_.dims) == 0;
@@ -143,25 +144,27 @@ class ResizeKernel final : public Kernel {
   }
 
   const KernelTable& table_;
-  Setting p_;
+  ResizeSetting p_;
   const region::TensorRef& x_;
   const ir::Shape& dims_;
   int tasks_ = 1;
   bool empty_ = false;
 };
 
-class ResizeFamily final : public FamilyOf<Setting> {
+class ResizeFamily final : public FamilyOf<ResizeSetting> {
  public:
   ResizeFamily() : FamilyOf({.name = "resize_linear.block"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::resize_linear) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<ResizeSetting> match(const Request& q) const override { return resize_setting(only(q.region), q.isa); }
+  double cost(const ResizeSetting& t, Isa isa) const override {
     const auto n = static_cast<double>(ir::count(t.dims));
     return n * (0.6 + 15.0 / static_cast<double>(std::max<std::int64_t>(t.dims[1], 1))) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<ResizeKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(ResizeSetting t, Packed) const override {
+    return std::make_unique<ResizeKernel>(std::move(t));
+  }
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ using region::TensorRef;
 constexpr std::int64_t kCorners = 4;  ///< neighbours of a sample, and numbers of a region
 constexpr std::int64_t kMostBins = 4096, kMostColumns = 256, kMostChannels = 1 << 16, kMostSums = 1 << 22;
 
-struct Setting {
+struct RoiAlignSetting {
   ir::RoiAlign roi = {};
   TensorRef x = {}, rois = {}, batches = {}, y = {};
   ir::Shape space = {};
@@ -28,7 +28,7 @@ struct Setting {
   std::optional<BlockEpilogue> epilogue = {};  ///< absent: the sums are stored as they are
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<RoiAlignSetting> roi_align_setting(const Stage& s, Isa isa) {
   const auto& in = s.anchor.inputs;
   for (const std::size_t i : {0U, 1U}) {
     if (in[i].dtype != DType::f32 || in[i].quantizer) return refuse("type of an operand", ir::name_of(in[i].dtype), "f32");
@@ -46,7 +46,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   if (ir::count(in[0].dims) == 0) return refuse("elements of the image", 0, "some");
   const std::int64_t reach = (in[0].dims[2] - 1) * in[0].strides[2] + (in[0].dims[3] - 1) * in[0].strides[3];
   if (reach > std::numeric_limits<std::int32_t>::max()) return refuse("elements of an image", reach, "below 2^31");
-  Setting t{roi, in[0], in[1], in[2], s.stores[0], s.space, isa, {}};
+  RoiAlignSetting t{roi, in[0], in[1], in[2], s.stores[0], s.space, isa, {}};
   OCTAVO_TRY(t.epilogue, block_epilogue(s, isa, 0, 3));
   const bool plain = t.epilogue->code().identity() && s.stores.size() == 1 && t.y.dtype == DType::f32;
   if (plain && t.epilogue->space().loads.empty()) t.epilogue.reset();
@@ -55,7 +55,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class RoiAlignKernel final : public Kernel {
  public:
-  explicit RoiAlignKernel(Setting t) : k_(element_kernels(t.isa)), t_(std::move(t)) {
+  explicit RoiAlignKernel(RoiAlignSetting t) : k_(element_kernels(t.isa)), t_(std::move(t)) {
     bins_ = t_.space[2] * t_.space[3];
     beside_ = t_.x.strides[1] == 1 && t_.space[1] >= 8;
     tasks_ = even_tasks(t_.space[0], 1, t_.space[0]);
@@ -166,25 +166,27 @@ class RoiAlignKernel final : public Kernel {
   }
 
   const ElementKernels& k_;
-  Setting t_;
+  RoiAlignSetting t_;
   std::int64_t bins_ = 1;
   bool beside_ = false;
   int tasks_ = 1;
 };
 
-class RoiAlignFamily final : public FamilyOf<Setting> {
+class RoiAlignFamily final : public FamilyOf<RoiAlignSetting> {
  public:
   RoiAlignFamily() : FamilyOf({.name = "roi_align"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::roi_align) && only(r).anchor.inputs.size() == 3 && !only(r).stores.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<RoiAlignSetting> match(const Request& q) const override { return roi_align_setting(only(q.region), q.isa); }
+  double cost(const RoiAlignSetting& t, Isa isa) const override {
     const auto elements = static_cast<double>(ir::count(t.space));
     const auto samples = static_cast<double>(std::max<std::int64_t>(1, t.roi.sampling_ratio * t.roi.sampling_ratio));
     return 0.5e-6 + elements * (2 + samples * 4 * 0.6 * slowdown(isa)) * kSecondsPerCycle;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<RoiAlignKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(RoiAlignSetting t, Packed) const override {
+    return std::make_unique<RoiAlignKernel>(std::move(t));
+  }
 };
 
 }  // namespace

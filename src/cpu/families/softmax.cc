@@ -15,7 +15,7 @@ constexpr std::int64_t kRowsTogether = 8, kLongRow = 1024;
 /// Rows of at most so many elements, as classes of pixels, become columns, a row in each lane: so many elements at a time.
 constexpr std::int64_t kShortRow = 16, kShortRows = 4096;
 
-struct Setting {
+struct SoftmaxSetting {
   region::TensorRef x = {};
   BlockEpilogue epilogue = {};
   std::size_t axis = 0, row = 0;
@@ -23,7 +23,7 @@ struct Setting {
   Isa isa = Isa::portable;
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<SoftmaxSetting> softmax_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(s.space.size());
@@ -32,7 +32,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
     return fail(ErrorKind::bad_engine,
                 fmt::format("softmax over axis {} of {} into {}", axis, ir::to_string(x.dims), ir::to_string(s.space)));
   }
-  Setting t{x, {}, static_cast<std::size_t>(axis), axis == 0 ? 1U : 0U, s.anchor.op == ir::Op::log_softmax, isa};
+  SoftmaxSetting t{x, {}, static_cast<std::size_t>(axis), axis == 0 ? 1U : 0U, s.anchor.op == ir::Op::log_softmax, isa};
   OCTAVO_TRY(Space space, Space::of(s));
   if (space.dims.size() < 2) space.add_unit();
   for (std::size_t k = 0; k < space.dims.size(); ++k) {
@@ -44,7 +44,8 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class SoftmaxKernel final : public Kernel {
  public:
-  explicit SoftmaxKernel(Setting setting) : kernels_(row_kernels(setting.isa)), p_(std::move(setting)), x_(p_.x), log_(p_.log) {
+  explicit SoftmaxKernel(SoftmaxSetting setting)
+      : kernels_(row_kernels(setting.isa)), p_(std::move(setting)), x_(p_.x), log_(p_.log) {
     const auto& dims = p_.epilogue.space().dims;
     extent_ = dims[p_.axis];
     rows_ = extent_ == 0 ? 1 : std::clamp<std::int64_t>(kBlock / extent_, extent_ <= kLongRow ? kRowsTogether : 1, kBlock);
@@ -170,25 +171,27 @@ class SoftmaxKernel final : public Kernel {
   }
 
   const RowKernels& kernels_;
-  Setting p_;
+  SoftmaxSetting p_;
   const region::TensorRef& x_;
   bool log_, short_ = false;
   std::int64_t extent_ = 1, rows_ = 1, columns_ = 1, groups_ = 1, blocks_ = 1;
   int tasks_ = 1;
 };
 
-class SoftmaxFamily final : public FamilyOf<Setting> {
+class SoftmaxFamily final : public FamilyOf<SoftmaxSetting> {
  public:
   explicit SoftmaxFamily(ir::Op op)
       : FamilyOf({.name = op == ir::Op::softmax ? "softmax.block" : "log_softmax.block", .version = 2}), op_(op) {}
   bool about(const Region& r) const override {
     return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<SoftmaxSetting> match(const Request& q) const override { return softmax_setting(only(q.region), q.isa); }
+  double cost(const SoftmaxSetting& t, Isa isa) const override {
     return static_cast<double>(ir::count(t.x.dims)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<SoftmaxKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(SoftmaxSetting t, Packed) const override {
+    return std::make_unique<SoftmaxKernel>(std::move(t));
+  }
 
  private:
   ir::Op op_;

@@ -11,10 +11,10 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 13;           ///< elements of a task
+constexpr std::int64_t kTopKGrain = 1 << 13;       ///< elements of a task
 constexpr std::int64_t kMostElements = 1LL << 31;  ///< positions that a key has room for
 
-struct Setting {
+struct TopKSetting {
   region::TensorRef x = {};
   std::vector<region::TensorRef> stores = {};
   std::vector<std::size_t> results = {};  ///< by store: 0 values, 1 positions
@@ -24,7 +24,7 @@ struct Setting {
   bool smallest = false;
 };
 
-Result<Setting> setting_of(const Stage& s, Isa isa) {
+Result<TopKSetting> top_k_setting(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(x.dims.size());
@@ -32,7 +32,7 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
   const std::int64_t axis = top.axis, k = top.k;
   if (axis < 0 || axis >= rank || k < 0 || k > x.dims[static_cast<std::size_t>(axis)])
     return fail(ErrorKind::bad_engine, fmt::format("top_k of {} along axis {} of {}", k, axis, ir::to_string(x.dims)));
-  Setting t{x, s.stores, {}, isa};
+  TopKSetting t{x, s.stores, {}, isa};
   t.axis = static_cast<std::size_t>(axis);
   t.extent = x.dims[t.axis], t.k = k;
   t.smallest = !top.largest;
@@ -52,9 +52,9 @@ Result<Setting> setting_of(const Stage& s, Isa isa) {
 
 class TopKKernel final : public Kernel {
  public:
-  explicit TopKKernel(Setting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
+  explicit TopKKernel(TopKSetting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     step_ = t_.extent == 1 ? 1 : t_.x.strides[t_.axis];
-    tasks_ = even_tasks(t_.lines * t_.extent, kGrain, t_.lines);
+    tasks_ = even_tasks(t_.lines * t_.extent, kTopKGrain, t_.lines);
   }
 
   int tasks() const override { return tasks_; }
@@ -125,23 +125,23 @@ class TopKKernel final : public Kernel {
   }
 
   const RowKernels& k_;
-  Setting t_;
+  TopKSetting t_;
   std::int64_t step_ = 1;
   int tasks_ = 1;
 };
 
-class TopKFamily final : public FamilyOf<Setting> {
+class TopKFamily final : public FamilyOf<TopKSetting> {
  public:
   TopKFamily() : FamilyOf({.name = "top_k.rows"}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::top_k) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region), q.isa); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<TopKSetting> match(const Request& q) const override { return top_k_setting(only(q.region), q.isa); }
+  double cost(const TopKSetting& t, Isa isa) const override {
     const double each = 20.0 * static_cast<double>(t.k * t.lines);
     return (static_cast<double>(ir::count(t.x.dims)) * slowdown(isa) + each) * kSecondsPerCycle + 0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override { return std::make_unique<TopKKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(TopKSetting t, Packed) const override { return std::make_unique<TopKKernel>(std::move(t)); }
 };
 
 }  // namespace

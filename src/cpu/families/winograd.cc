@@ -51,7 +51,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-struct Setting {
+struct WinogradSetting {
   region::TensorRef x = {}, plain = {};  ///< plain: the weights as the model has them
   Constant data = {};                    ///< of those
   Stage stage = {};                      ///< for the generated epilogue
@@ -80,7 +80,7 @@ struct Setting {
 };
 
 /// Blocks of one image and tasks that share a block, so that `threads` have the same to do.
-void divide(Setting& t, const Parameters& parameters, std::int64_t most, std::int64_t threads) {
+void divide(WinogradSetting& t, const Parameters& parameters, std::int64_t most, std::int64_t threads) {
   std::int64_t blocks = (t.tiles() + most - 1) / most;
   const std::int64_t splits = number(parameters, kSplits, t.panels()), pieces = t.image.batch * blocks;
   t.splits = splits > 0 ? splits : 1;
@@ -98,7 +98,7 @@ void divide(Setting& t, const Parameters& parameters, std::int64_t most, std::in
   if (!few) t.block = std::min(rounded_up(t.block, kTileRows), t.tiles());
 }
 
-Result<Setting> setting_of(const Request& q) {
+Result<WinogradSetting> winograd_setting(const Request& q) {
   const Stage& s = only(q.region);
   const region::TensorRef& x = s.anchor.inputs[0];
   const ir::Shape& w = s.anchor.weights->dims;
@@ -107,7 +107,7 @@ Result<Setting> setting_of(const Request& q) {
                   fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(s.anchor.weights->dtype)), "f32 and f32");
   if (w.size() != 4 || w[2] != 3 || w[3] != 3) return refuse("shape of the weights", ir::to_string(w), "3 x 3 taps");
   if (s.anchor.weights->strides != ir::dense_strides(w)) return refuse("weights", "strided", "dense");
-  Setting t{x, *s.anchor.weights, Constant(*s.anchor.weights, q.plan), s, {}, q.isa};
+  WinogradSetting t{x, *s.anchor.weights, Constant(*s.anchor.weights, q.plan), s, {}, q.isa};
   OCTAVO_TRY(t.image, Image::of(s, {3, 3}));
   const Image& im = t.image;
   for (const Window* d : {&im.height, &im.width}) {
@@ -139,7 +139,7 @@ struct Release {
 using AlignedFloats = std::unique_ptr<float[], Release>;
 
 /// U = G g Gt of every pair of channels, each element rounded once: [panel][plane][input channel][output channel of the panel].
-AlignedFloats transformed(const Setting& t, const float* w) {
+AlignedFloats transformed(const WinogradSetting& t, const float* w) {
   const std::size_t bytes = static_cast<std::size_t>(t.weights()) * sizeof(float);  // a multiple of 64
   AlignedFloats out(static_cast<float*>(std::aligned_alloc(64, bytes)));
   if (out == nullptr) throw std::bad_alloc();
@@ -166,7 +166,7 @@ AlignedFloats transformed(const Setting& t, const float* w) {
 
 class WinogradKernel final : public Kernel {
  public:
-  WinogradKernel(Setting setting, std::unique_ptr<GeneratedEpilogue> generated, const std::byte* weights)
+  WinogradKernel(WinogradSetting setting, std::unique_ptr<GeneratedEpilogue> generated, const std::byte* weights)
       : k_(winograd_rows(setting.isa)),
         t_(std::move(setting)),
         epilogue_(t_.epilogue),
@@ -337,7 +337,7 @@ class WinogradKernel final : public Kernel {
   }
 
   const WinogradRows& k_;
-  Setting t_;
+  WinogradSetting t_;
   const BlockEpilogue& epilogue_;
   const region::TensorRef& x_;
   const float* plain_;  ///< the weights as the model has them
@@ -347,18 +347,18 @@ class WinogradKernel final : public Kernel {
   std::size_t bytes_ = 0, at_strip_ = 0, at_v_ = 0, at_m_ = 0;
 };
 
-constexpr std::array kParameters{kRows, kSplits};
+constexpr std::array kWinogradParameters{kRows, kSplits};
 
-class WinogradFamily final : public FamilyOf<Setting> {
+class WinogradFamily final : public FamilyOf<WinogradSetting> {
  public:
-  WinogradFamily() : FamilyOf({.name = "conv.f32.winograd", .levels = kIsas, .parameters = kParameters}) {}
+  WinogradFamily() : FamilyOf({.name = "conv.f32.winograd", .levels = kIsas, .parameters = kWinogradParameters}) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return is_one(r, ir::Op::conv) && !a.integer && a.weights && a.weights->dtype == ir::DType::f32 && !a.inputs.empty() &&
            !only(r).program.outputs.empty();
   }
-  Match<Setting> match(const Request& q) const override { return setting_of(q); }
-  double cost(const Setting& t, Isa isa) const override {
+  Match<WinogradSetting> match(const Request& q) const override { return winograd_setting(q); }
+  double cost(const WinogradSetting& t, Isa isa) const override {
     const auto tiles = static_cast<double>(t.image.batch * t.tiles()), channels = static_cast<double>(t.channels);
     const auto outputs = static_cast<double>(rounded_up(t.outputs, kColumns));
     return tiles * (16.0 * channels * outputs / 26.0 + channels * 2.5 * static_cast<double>(t.splits) + outputs * 4.0) *
@@ -366,10 +366,10 @@ class WinogradFamily final : public FamilyOf<Setting> {
            1e-6;
   }
   // The weights as they are, as outputs that are no finite numbers need them; they are transformed at load, so that files do not grow.
-  std::vector<std::int64_t> packed_bytes(const Setting& t) const override { return {tensor_bytes(t.plain)}; }
-  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override { return t.data.copied(t.plain); }
-  std::optional<std::string> layout(const Setting&) const override { return "plain"; }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+  std::vector<std::int64_t> packed_bytes(const WinogradSetting& t) const override { return {tensor_bytes(t.plain)}; }
+  Result<std::vector<ir::Tensor>> pack(const WinogradSetting& t) const override { return t.data.copied(t.plain); }
+  std::optional<std::string> layout(const WinogradSetting&) const override { return "plain"; }
+  Result<std::unique_ptr<Kernel>> load(WinogradSetting t, Packed packed) const override {
     std::vector<std::int64_t> widths;  // of panels
     for (const std::int64_t n : {std::min(kPanel, t.outputs), t.outputs % kPanel}) {
       if (n > 0 && (widths.empty() || widths.front() != n)) widths.push_back(n);
@@ -377,7 +377,7 @@ class WinogradFamily final : public FamilyOf<Setting> {
     OCTAVO_TRY(auto generated, generated_epilogue(t.stage, t.isa, widths, kRowFloats / widths.back()));
     return std::make_unique<WinogradKernel>(std::move(t), std::move(generated), packed[0].data());
   }
-  std::vector<Parameters> variants(const Setting& t) const override {
+  std::vector<Parameters> variants(const WinogradSetting& t) const override {
     std::vector<Parameters> out;
     for (const std::int64_t n : {t.block / 2, t.block * 2}) {
       if (n >= kTileRows && n <= std::min(kMostTiles, t.tiles())) add(out, kRows, n);

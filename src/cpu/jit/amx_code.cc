@@ -12,7 +12,7 @@ namespace {
 using Xbyak::Label;
 using Xbyak::Reg64;
 
-constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kAmxCodeTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
@@ -307,7 +307,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
   c.lea(c.r15, c.ptr[c.rsp + second]);
   emitter.masks(tile);
   t.constants();
-  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kAmxCodeTable]);
 
   const int advance = tile.pixels * plan.epilogue.columns * 4;
   Label next, last;
@@ -332,7 +332,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
     c.cmp(c.qword[c.rdi + kTiles], 0);
     c.jne(next, Xbyak::CodeGenerator::T_NEAR);
   }
-  c.mov(c.ptr[c.rdi + kTable], c.rsi);
+  c.mov(c.ptr[c.rdi + kAmxCodeTable], c.rsi);
   c.mov(c.rsp, c.ptr[c.rsp + old]);
   for (const auto& r : {c.r15, c.r14, c.r13, c.r12, c.rbp, c.rbx}) c.pop(r);
   c.vzeroupper();

@@ -12,7 +12,7 @@ using Xbyak::Reg64;
 using Xbyak::Xmm;
 using Xbyak::Zmm;
 
-constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kConvCodeTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
@@ -118,7 +118,7 @@ class ConvTile {
   }
 
   void pointers(int columns) {
-    c_.mov(k_, c_.ptr[c_.rdi + kTable]);
+    c_.mov(k_, c_.ptr[c_.rdi + kConvCodeTable]);
     c_.mov(w_, c_.ptr[c_.rdi + kX]);
     for (int p = 0; p < t_.pixels; ++p) {
       c_.movsxd(x(p), c_.dword[k_ + p * columns * 4]);
@@ -273,7 +273,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase
   Xbyak::Label loop, last;
   enter(c, stack + tile.accs() * 64);
   emitter.masks(tile);
-  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kConvCodeTable]);
   units.start(tile, 0);  // the first tile's dots by loops: code that runs once is fetched from memory for it
   rest.reduce(0);
   c.align(16);
@@ -300,7 +300,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase
   emitter.begin(stored, free, true);
   for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
   c.add(c.rsi, advance);
-  c.mov(c.ptr[c.rdi + kTable], c.rsi);
+  c.mov(c.ptr[c.rdi + kConvCodeTable], c.rsi);
   leave(c, stack + tile.accs() * 64);
   emitter.finish();
   rest.data();
@@ -345,7 +345,7 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvSetting& plan,
   } else {
     emitter.emit(tile);
   }
-  c.add(c.qword[c.rdi + kTable], tile.pixels * plan.epilogue.columns * 4);
+  c.add(c.qword[c.rdi + kConvCodeTable], tile.pixels * plan.epilogue.columns * 4);
   c.dec(c.qword[c.rdi + kTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
   leave(c, all_stack);

@@ -8,7 +8,7 @@ namespace octavo::cpu {
 namespace jit {
 namespace {
 
-struct Kind {
+struct ConvFamilyKind {
   std::string_view name;
   ir::Op op;
   Dots dots;
@@ -17,20 +17,21 @@ struct Kind {
   [[nodiscard]] bool transposed() const { return op == ir::Op::conv_transpose; }
 };
 constexpr auto kConv = ir::Op::conv, kTransposed = ir::Op::conv_transpose;
-constexpr std::array kKinds{Kind{"conv.f32.avx512.jit", kConv, Dots::floats, 16, {Isa::avx512}},
-                            Kind{"conv_transpose.f32.avx512.jit", kTransposed, Dots::floats, 16, {Isa::avx512}},
-                            Kind{"conv.f32.avx2.jit", kConv, Dots::floats, 8, {Isa::avx2}},
-                            Kind{"conv_transpose.f32.avx2.jit", kTransposed, Dots::floats, 8, {Isa::avx2}},
-                            Kind{"conv.bf16.avx512bf16.jit", kConv, Dots::bf16, 16, {Isa::avx512vnni}},
-                            Kind{"conv_transpose.bf16.avx512bf16.jit", kTransposed, Dots::bf16, 16, {Isa::avx512vnni}},
-                            Kind{"conv.bf16.amx", kConv, Dots::bf16_tiles, 16, {Isa::amx}},
-                            Kind{"conv_transpose.bf16.amx", kTransposed, Dots::bf16_tiles, 16, {Isa::amx}},
-                            Kind{"conv.u8s8.avx512vnni.jit", kConv, Dots::vnni, 16, {Isa::avx512vnni}},
-                            Kind{"conv_transpose.u8s8.avx512vnni.jit", kTransposed, Dots::vnni, 16, {Isa::avx512vnni}},
-                            Kind{"conv.u8s8.avx2.jit", kConv, Dots::pairs, 8, {Isa::avx2}},
-                            Kind{"conv_transpose.u8s8.avx2.jit", kTransposed, Dots::pairs, 8, {Isa::avx2}},
-                            Kind{"conv.u8s8.amx", kConv, Dots::amx, 16, {Isa::amx}},
-                            Kind{"conv_transpose.u8s8.amx", kTransposed, Dots::amx, 16, {Isa::amx}}};
+constexpr std::array kConvFamilyKinds{
+    ConvFamilyKind{"conv.f32.avx512.jit", kConv, Dots::floats, 16, {Isa::avx512}},
+    ConvFamilyKind{"conv_transpose.f32.avx512.jit", kTransposed, Dots::floats, 16, {Isa::avx512}},
+    ConvFamilyKind{"conv.f32.avx2.jit", kConv, Dots::floats, 8, {Isa::avx2}},
+    ConvFamilyKind{"conv_transpose.f32.avx2.jit", kTransposed, Dots::floats, 8, {Isa::avx2}},
+    ConvFamilyKind{"conv.bf16.avx512bf16.jit", kConv, Dots::bf16, 16, {Isa::avx512vnni}},
+    ConvFamilyKind{"conv_transpose.bf16.avx512bf16.jit", kTransposed, Dots::bf16, 16, {Isa::avx512vnni}},
+    ConvFamilyKind{"conv.bf16.amx", kConv, Dots::bf16_tiles, 16, {Isa::amx}},
+    ConvFamilyKind{"conv_transpose.bf16.amx", kTransposed, Dots::bf16_tiles, 16, {Isa::amx}},
+    ConvFamilyKind{"conv.u8s8.avx512vnni.jit", kConv, Dots::vnni, 16, {Isa::avx512vnni}},
+    ConvFamilyKind{"conv_transpose.u8s8.avx512vnni.jit", kTransposed, Dots::vnni, 16, {Isa::avx512vnni}},
+    ConvFamilyKind{"conv.u8s8.avx2.jit", kConv, Dots::pairs, 8, {Isa::avx2}},
+    ConvFamilyKind{"conv_transpose.u8s8.avx2.jit", kTransposed, Dots::pairs, 8, {Isa::avx2}},
+    ConvFamilyKind{"conv.u8s8.amx", kConv, Dots::amx, 16, {Isa::amx}},
+    ConvFamilyKind{"conv_transpose.u8s8.amx", kTransposed, Dots::amx, 16, {Isa::amx}}};
 
 /// What could be done otherwise than the estimates have it.
 std::vector<Parameters> variants_of(const ConvSetting& usual) {
@@ -64,7 +65,7 @@ std::vector<Parameters> variants_of(const ConvSetting& usual) {
 
 class ConvFamily final : public FamilyOf<ConvSetting> {
  public:
-  explicit ConvFamily(const Kind& kind)
+  explicit ConvFamily(const ConvFamilyKind& kind)
       : FamilyOf({.name = kind.name,
                   .levels = kind.level,
                   .required = capabilities_of(kind.dots),
@@ -96,14 +97,14 @@ class ConvFamily final : public FamilyOf<ConvSetting> {
   }
 
  private:
-  const Kind& kind_;
+  const ConvFamilyKind& kind_;
 };
 
 }  // namespace
 }  // namespace jit
 
 Families generated_conv_families() {
-  return families_of<jit::ConvFamily>(jit::kKinds);
+  return families_of<jit::ConvFamily>(jit::kConvFamilyKinds);
 }
 
 }  // namespace octavo::cpu

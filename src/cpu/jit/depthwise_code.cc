@@ -10,7 +10,7 @@ namespace {
 using Xbyak::Reg64;
 using Xbyak::Zmm;
 
-constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kDepthwiseCodeTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
@@ -91,7 +91,7 @@ namespace {
 /// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/lab/kernels.md).
 void emit_dots(Code& c, const DepthwiseSetting& d, const DepthwiseTile& s, const Tile& t) {
   const Reg64 x = c.r8, w = c.r9;
-  c.mov(x, c.ptr[c.rdi + kTable]);
+  c.mov(x, c.ptr[c.rdi + kDepthwiseCodeTable]);
   c.movsxd(x, c.dword[x]);
   c.add(x, c.ptr[c.rdi + kX]);
   start_accumulators(c, t, d.zero != 0, w);

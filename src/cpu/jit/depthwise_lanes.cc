@@ -235,20 +235,20 @@ Result<std::vector<ir::Tensor>> pack_as(const DepthwiseLanesSetting& d, ir::DTyp
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
 }
 
-struct Kind {
+struct DepthwiseLanesKind {
   std::string_view name;
   Dots dots;
   int lanes;
   std::array<Isa, 1> level;
 };
-constexpr std::array kKinds{Kind{"depthwise.f32.avx512.jit", Dots::floats, 16, {Isa::avx512}},
-                            Kind{"depthwise.f32.avx2.jit", Dots::floats, 8, {Isa::avx2}},
-                            Kind{"depthwise.bf16.avx512.jit", Dots::bf16, 16, {Isa::avx512vnni}},
-                            Kind{"depthwise.u8s8.avx2.jit", Dots::pairs, 8, {Isa::avx2}}};
+constexpr std::array kDepthwiseLanesKinds{DepthwiseLanesKind{"depthwise.f32.avx512.jit", Dots::floats, 16, {Isa::avx512}},
+                                          DepthwiseLanesKind{"depthwise.f32.avx2.jit", Dots::floats, 8, {Isa::avx2}},
+                                          DepthwiseLanesKind{"depthwise.bf16.avx512.jit", Dots::bf16, 16, {Isa::avx512vnni}},
+                                          DepthwiseLanesKind{"depthwise.u8s8.avx2.jit", Dots::pairs, 8, {Isa::avx2}}};
 
 class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
  public:
-  explicit DepthwiseLanesFamily(const Kind& kind)
+  explicit DepthwiseLanesFamily(const DepthwiseLanesKind& kind)
       : FamilyOf({.name = kind.name,
                   .levels = kind.level,
                   .required = capabilities_of(kind.dots),
@@ -294,14 +294,14 @@ class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
   }
 
  private:
-  const Kind& kind_;
+  const DepthwiseLanesKind& kind_;
 };
 
 }  // namespace
 }  // namespace jit
 
 Families generated_depthwise_lanes_families() {
-  return families_of<jit::DepthwiseLanesFamily>(jit::kKinds);
+  return families_of<jit::DepthwiseLanesFamily>(jit::kDepthwiseLanesKinds);
 }
 
 }  // namespace octavo::cpu

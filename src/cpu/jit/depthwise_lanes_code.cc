@@ -10,14 +10,14 @@ namespace {
 using Xbyak::Reg64;
 using Xbyak::Zmm;
 
-constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kDepthwiseLanesCodeTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
 /// Sums of a tile. The registers behind them: weights of one kernel row, then inputs.
 void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesSetting& d, const DepthwiseLanesTile& t, const Tile& tile) {
   const Reg64 x = c.r8, w = c.r9;
-  c.mov(x, c.ptr[c.rdi + kTable]);
+  c.mov(x, c.ptr[c.rdi + kDepthwiseLanesCodeTable]);
   c.movsxd(x, c.dword[x]);
   c.add(x, c.ptr[c.rdi + kX]);
   start_accumulators(c, tile, true, w);

@@ -14,7 +14,7 @@ using Xbyak::Xmm;
 using Xbyak::Ymm;
 using Xbyak::Zmm;
 
-constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kEmitterOpsTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kStream = static_cast<int>(offsetof(TileArgs, stream));
 
 void broadcast_eax(Code& c, const Xmm& r) {

@@ -6,7 +6,7 @@
 namespace octavo::cpu::jit {
 namespace {
 
-constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kPipelineTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
 
@@ -28,7 +28,7 @@ void emit_pipeline(Code& c, Emitter& emitter, const Tile& tile, int columns, int
   set[1].first = tile.accs();
   std::array<Xbyak::Label, 2> last;
   Xbyak::Label loop, done;
-  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kPipelineTable]);
   c.mov(c.r15, c.ptr[c.rdi + kTiles]);
   for (const auto& unit : units(set[0], 0)) unit();
   c.align(16);
@@ -47,7 +47,7 @@ void emit_pipeline(Code& c, Emitter& emitter, const Tile& tile, int columns, int
   }
   c.L(done);
   c.add(c.rsi, advance);
-  c.mov(c.ptr[c.rdi + kTable], c.rsi);
+  c.mov(c.ptr[c.rdi + kPipelineTable], c.rsi);
 }
 
 void emit_stored(Code& c, Emitter& emitter, const Tile& tile) {
@@ -56,7 +56,7 @@ void emit_stored(Code& c, Emitter& emitter, const Tile& tile) {
   stored.in_memory = true;
   for (int i = 0; i < tile.accs(); ++i) c.vmovups(c.ptr[c.rsp + stack + i * 64], vector_register(tile.lanes, i));
   c.lea(c.r15, c.ptr[c.rsp + stack]);
-  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kPipelineTable]);
   emitter.begin(stored, 0, true);
   for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
 }
@@ -76,7 +76,7 @@ std::size_t emit_tile_loop(Code& c, Emitter& emitter, const Tile& tile, int colu
   } else {
     emitter.emit(tile);
   }
-  c.add(c.qword[c.rdi + kTable], tile.pixels * columns * 4);
+  c.add(c.qword[c.rdi + kPipelineTable], tile.pixels * columns * 4);
   c.dec(c.qword[c.rdi + kTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
   leave(c, stack);

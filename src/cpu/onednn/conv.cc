@@ -19,15 +19,15 @@ namespace {
 using namespace onednn;
 
 // One tactic of the table: what data and weights are.
-struct Kind {
+struct ConvKind {
   std::string_view name;
   ir::DType type;
   double macs_per_cycle;  // for estimates
   ir::Op op = ir::Op::conv;
 };
-constexpr Kind kKinds[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
-                           {"conv.bf16.onednn", ir::DType::bf16, 52.0},
-                           {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
+constexpr ConvKind kConvKinds[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
+                                   {"conv.bf16.onednn", ir::DType::bf16, 52.0},
+                                   {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
 
 /// max(0, x) in place, while it is in cache. oneDNN's own would turn NaN into 0.
 __attribute__((optimize("O3"))) void relu(std::byte* at, std::int64_t n, DataType type) {
@@ -174,7 +174,7 @@ Reasons why_no_primitives(const Setting& t) {
 
 class OneDnnConvFamily final : public FamilyOf<Setting> {
  public:
-  explicit OneDnnConvFamily(const Kind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), kind_(kind) {}
+  explicit OneDnnConvFamily(const ConvKind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), kind_(kind) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return is_one(r, kind_.op) && !a.integer && a.weights && a.weights->dtype == kind_.type && !a.inputs.empty() &&
@@ -211,13 +211,13 @@ class OneDnnConvFamily final : public FamilyOf<Setting> {
   }
 
  private:
-  const Kind& kind_;
+  const ConvKind& kind_;
 };
 
 }  // namespace
 
 Families onednn_conv_families() {
-  return families_of<OneDnnConvFamily>(kKinds);
+  return families_of<OneDnnConvFamily>(kConvKinds);
 }
 
 }  // namespace octavo::cpu

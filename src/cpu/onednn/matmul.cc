@@ -18,7 +18,7 @@ using Dims = dnnl::memory::dims;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
 constexpr std::int64_t kPieceRows = 64;  // of the left matrix in one task
 
-struct Setting {
+struct OnednnMatmulSetting {
   region::TensorRef a = {}, b = {};
   ir::Shape space = {};
   BlockEpilogue epilogue = {};
@@ -28,7 +28,7 @@ struct Setting {
   std::vector<std::int64_t> a_batch = {}, b_batch = {};  // strides along the batch dimensions, elements
 };
 
-Result<Setting> setting_of(const Stage& s) {
+Result<OnednnMatmulSetting> onednn_matmul_setting(const Stage& s) {
   const region::Anchor& an = s.anchor;
   const region::TensorRef &a = an.inputs[0], &b = an.inputs[1];
   if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32)
@@ -36,7 +36,7 @@ Result<Setting> setting_of(const Stage& s) {
   const bool gemm = an.op == ir::Op::gemm;
   // gemm comes as [M, K, 1, 1] x [K, N, 1, 1]; matmul as [..., M, K] x [..., K, N].
   const std::size_t rank = s.space.size();
-  Setting t{a, b, s.space};
+  OnednnMatmulSetting t{a, b, s.space};
   if (gemm) {
     if (an.inputs.size() != 2 || rank != 4 || a.dims.size() != 4 || b.dims.size() != 4)
       return refuse("bias", "an input of the operator", "part of the epilogue");
@@ -75,7 +75,7 @@ Result<Setting> setting_of(const Stage& s) {
   return t;
 }
 
-dnnl::matmul::primitive_desc describe(const Setting& t, std::int64_t rows, const dnnl::engine& engine) {
+dnnl::matmul::primitive_desc describe(const OnednnMatmulSetting& t, std::int64_t rows, const dnnl::engine& engine) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const dnnl::memory::desc a({rows, t.k}, kF32, t.a_strides), b({t.k, t.n}, kF32, t.b_strides), c({rows, t.n}, kF32, Dims{t.n, 1});
@@ -84,7 +84,7 @@ dnnl::matmul::primitive_desc describe(const Setting& t, std::int64_t rows, const
 
 class OneDnnMatmul final : public Kernel {
  public:
-  explicit OneDnnMatmul(Setting setting) : t_(std::move(setting)), engine_(dnnl::engine::kind::cpu, 0) {
+  explicit OneDnnMatmul(OnednnMatmulSetting setting) : t_(std::move(setting)), engine_(dnnl::engine::kind::cpu, 0) {
     const SingleThread here;
     const auto make = [&](std::int64_t rows) {
       const auto pd = describe(t_, rows, engine_);
@@ -146,14 +146,14 @@ class OneDnnMatmul final : public Kernel {
     }
   }
 
-  Setting t_;
+  OnednnMatmulSetting t_;
   dnnl::engine engine_;
   std::optional<Ready> full_, rest_;
   std::int64_t pieces_ = 1;
   std::size_t scratchpad_ = 0;
 };
 
-class OneDnnMatmulFamily final : public FamilyOf<Setting> {
+class OneDnnMatmulFamily final : public FamilyOf<OnednnMatmulSetting> {
  public:
   OneDnnMatmulFamily() : FamilyOf({.name = "matmul.f32.onednn", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
@@ -162,8 +162,8 @@ class OneDnnMatmulFamily final : public FamilyOf<Setting> {
            !only(r).program.outputs.empty();
   }
   Reasons why_not_here() const override { return why_no_onednn(); }
-  Match<Setting> match(const Request& q) const override {
-    OCTAVO_TRY(Setting t, setting_of(only(q.region)));
+  Match<OnednnMatmulSetting> match(const Request& q) const override {
+    OCTAVO_TRY(OnednnMatmulSetting t, onednn_matmul_setting(only(q.region)));
     try {
       const SingleThread here;
       (void)describe(t, std::min(kPieceRows, t.m), dnnl::engine(dnnl::engine::kind::cpu, 0));
@@ -172,11 +172,11 @@ class OneDnnMatmulFamily final : public FamilyOf<Setting> {
     }
     return t;
   }
-  double cost(const Setting& t, Isa) const override {
+  double cost(const OnednnMatmulSetting& t, Isa) const override {
     const double out = static_cast<double>(ir::count(t.space));
     return (out * static_cast<double>(t.k) / 25.0 + out * 1.5) * slowdown(best_isa()) * kSecondsPerCycle + 3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed) const override {
+  Result<std::unique_ptr<Kernel>> load(OnednnMatmulSetting t, Packed) const override {
     try {
       return std::make_unique<OneDnnMatmul>(std::move(t));
     } catch (const dnnl::error& error) {

@@ -58,21 +58,21 @@ class GroupedKernel final : public Kernel {
 };
 
 /// The parts are matched one by one, in the plan that they are parts of.
-struct Setting {
+struct GroupedSetting {
   std::vector<Region> regions = {};
   const Plan* plan = nullptr;
   std::vector<Tactic> parts = {};
   double seconds = 0;
 };
 
-class GroupedFamily final : public FamilyOf<Setting> {
+class GroupedFamily final : public FamilyOf<GroupedSetting> {
  public:
   GroupedFamily() : FamilyOf({.name = "grouped", .levels = kAnyIsa, .composed = true}) {}
   bool about(const Region& r) const override { return r.independent && r.stages.size() >= 2; }
-  Match<Setting> match(const Request& q) const override {
+  Match<GroupedSetting> match(const Request& q) const override {
     const Region& r = q.region;
     if (r.stages.size() > 8) return refuse("parts", r.stages.size(), "at most 8");
-    Setting t{{}, &q.plan, {q.parts.begin(), q.parts.end()}};
+    GroupedSetting t{{}, &q.plan, {q.parts.begin(), q.parts.end()}};
     for (std::size_t i = 0; i < r.stages.size(); ++i) t.regions.push_back(part_of(r, i));
     if (q.parts.empty()) {
       double longest = 0;
@@ -88,14 +88,14 @@ class GroupedFamily final : public FamilyOf<Setting> {
     OCTAVO_CHECK(check_parts(t.parts, r.stages.size()));
     return t;
   }
-  double cost(const Setting& t, Isa) const override { return t.seconds; }
-  std::vector<Tactic> parts(const Setting& t) const override { return t.parts; }
+  double cost(const GroupedSetting& t, Isa) const override { return t.seconds; }
+  std::vector<Tactic> parts(const GroupedSetting& t) const override { return t.parts; }
 
   // packed[0]: the count of the tensors of each part, which follow.
-  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+  std::vector<std::int64_t> packed_bytes(const GroupedSetting& t) const override {
     return {static_cast<std::int64_t>(t.regions.size()) * 4};
   }
-  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
+  Result<std::vector<ir::Tensor>> pack(const GroupedSetting& t) const override {
     std::vector<std::int32_t> counts;
     std::vector<ir::Tensor> out{ir::Tensor()};
     for (std::size_t i = 0; i < t.regions.size(); ++i) {
@@ -106,7 +106,7 @@ class GroupedFamily final : public FamilyOf<Setting> {
     out[0] = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(counts.size())}, counts);
     return out;
   }
-  std::optional<std::string> layout(const Setting& t) const override {
+  std::optional<std::string> layout(const GroupedSetting& t) const override {
     std::string out;
     for (std::size_t i = 0; i < t.regions.size(); ++i) {
       const auto part = layout_of_part(t.regions[i], *t.plan, t.parts[i]);
@@ -115,7 +115,7 @@ class GroupedFamily final : public FamilyOf<Setting> {
     }
     return out;
   }
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> load(GroupedSetting t, Packed packed) const override {
     const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0].data());
     std::size_t at = 1;
     std::vector<std::unique_ptr<Kernel>> kernels;

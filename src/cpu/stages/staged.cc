@@ -72,7 +72,7 @@ std::optional<Choice> choose(const Pieces& pieces, std::size_t calls) {
 }
 
 /// The parts are matched piece by piece, and the kernel that joins them reads the whole: both are kept.
-struct Setting {
+struct StagedSetting {
   Region whole = {};
   int threads = 1;
   Schedule schedule = {};
@@ -87,7 +87,7 @@ std::size_t tiles_of(const Schedule& schedule) {
   return n;
 }
 
-class StagedFamily final : public FamilyOf<Setting> {
+class StagedFamily final : public FamilyOf<StagedSetting> {
  public:
   StagedFamily()
       : FamilyOf({.name = "staged.row_tiles",
@@ -105,10 +105,10 @@ class StagedFamily final : public FamilyOf<Setting> {
     });
   }
 
-  Match<Setting> match(const Request& q) const override {
+  Match<StagedSetting> match(const Request& q) const override {
     const Region& r = q.region;
     if (Reasons why = staged::why_no_row_tiles(r); !why.empty()) return refuse(std::move(why));
-    Setting t{r, q.plan.threads, schedule_of(r, q.parameters, q.plan.threads), {}, {q.parts.begin(), q.parts.end()}};
+    StagedSetting t{r, q.plan.threads, schedule_of(r, q.parameters, q.plan.threads), {}, {q.parts.begin(), q.parts.end()}};
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
       Pieces& pieces = t.pieces.emplace_back();
       for (const Slab& slab : slabs_of(r, t.schedule, k)) pieces.emplace(slab, piece_of(r, q.plan, k, slab));
@@ -121,11 +121,11 @@ class StagedFamily final : public FamilyOf<Setting> {
     OCTAVO_CHECK(check_parts(t.parts, r.stages.size()));
     return t;
   }
-  double cost(const Setting& t, Isa) const override { return t.seconds; }
-  std::vector<Tactic> parts(const Setting& t) const override { return t.parts; }
+  double cost(const StagedSetting& t, Isa) const override { return t.seconds; }
+  std::vector<Tactic> parts(const StagedSetting& t) const override { return t.parts; }
 
   /// Row tiles of other sizes, where they are not the same rows.
-  std::vector<Parameters> variants(const Setting& t) const override {
+  std::vector<Parameters> variants(const StagedSetting& t) const override {
     std::vector<Parameters> out;
     std::set<std::size_t> seen{tiles_of(t.schedule)};
     for (const char* kib : {"64", "512"}) {
@@ -137,12 +137,12 @@ class StagedFamily final : public FamilyOf<Setting> {
 
   // packed[0]: s32 pairs (first, count) of the tensors behind it, for each height of each stage in order; equal tensors of a stage
   // are stored once.
-  std::vector<std::int64_t> packed_bytes(const Setting& t) const override {
+  std::vector<std::int64_t> packed_bytes(const StagedSetting& t) const override {
     std::int64_t heights = 0;
     for (const Pieces& pieces : t.pieces) heights += static_cast<std::int64_t>(pieces.size());
     return {heights * 8};
   }
-  Result<std::vector<ir::Tensor>> pack(const Setting& t) const override {
+  Result<std::vector<ir::Tensor>> pack(const StagedSetting& t) const override {
     std::vector<std::int32_t> table;
     std::vector<ir::Tensor> out{ir::Tensor()};
     for (std::size_t k = 0; k < t.pieces.size(); ++k) {
@@ -165,7 +165,7 @@ class StagedFamily final : public FamilyOf<Setting> {
     return out;
   }
 
-  std::optional<std::string> layout(const Setting& t) const override {
+  std::optional<std::string> layout(const StagedSetting& t) const override {
     std::string out;
     for (std::size_t k = 0; k < t.pieces.size(); ++k) {
       for (const auto& [slab, piece] : t.pieces[k]) {
@@ -177,7 +177,7 @@ class StagedFamily final : public FamilyOf<Setting> {
     return out;
   }
 
-  Result<std::unique_ptr<Kernel>> load(Setting t, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> load(StagedSetting t, Packed packed) const override {
     std::vector<staged::Kernels> kernels(t.pieces.size());
     const auto* table = reinterpret_cast<const std::int32_t*>(packed[0].data());
     for (std::size_t k = 0; k < t.pieces.size(); ++k) {
