@@ -16,7 +16,6 @@
 #include "cuda/device/cubin.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
-#include "cuda/families/conv/conv_kernel.h"
 #include "cuda/families/families.h"
 #include "cuda/programmed.h"
 #include "cuda/text/emit_cuda.h"
@@ -33,9 +32,8 @@ using region::Tactic;
 
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
 /// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
-constexpr std::size_t kPreferred = 12, kAll = 64;
-/// Every set of parameters is compiled and timed. Where several families take an int8 convolution with a window, or one of 16-bit floats, only the one with the least estimate offers
-/// kPreferred; the others what they estimate within kBehind times that, at least kLeast and at most kFew. Thorough searches have the rest.
+constexpr std::size_t kPreferred = 8, kAll = 64;
+/// Where several families take a convolution or a linear layer with constant weights, only the one with the least estimate offers kPreferred; the others what they estimate within kBehind times that, at least kLeast and at most kFew. Thorough searches have the rest.
 constexpr std::size_t kLeast = 1, kFew = 3;
 constexpr double kBehind = 1.2;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
@@ -252,11 +250,12 @@ class GpuProvider final : public region::Provider {
     for (const Listed& l : out) {
       if (!l.all.empty() && (best == nullptr || l.all[0].seconds < best->all[0].seconds)) best = &l;
     }
+    // Every set is compiled and timed: where several families take a convolution or a linear layer, those behind the best one offer few.
+    const bool products = r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.weights.has_value();
     for (Listed& l : out) {
       const auto close = [&](const Candidate& c) { return c.seconds <= kBehind * best->all[0].seconds; };
       const auto few = static_cast<std::size_t>(std::find_if_not(l.all.begin(), l.all.end(), close) - l.all.begin());
-      l.preferred = std::min(&l == best || !(is_windowed(r) || is_conv_of_halves(r)) ? kPreferred : std::clamp(few, kLeast, kFew),
-                             l.all.size());
+      l.preferred = std::min(&l == best || !products ? kPreferred : std::clamp(few, kLeast, kFew), l.all.size());
     }
     return out;
   }

@@ -410,14 +410,9 @@ class IndexedFamily final : public FamilyOf<IndexedSetting> {
   bool about(const Region& r) const override {
     return is_one(r, op_) && takes(only(r).anchor.inputs.size()) && !only(r).stores.empty();
   }
-<<<<<<< HEAD
   [[nodiscard]] bool takes(std::size_t inputs) const { return op_ == Op::scatter ? inputs == 3 || inputs == 4 : inputs == 2; }
-  Match<Setting> match(const Request& q) const override { return setting_of(only(q.region)); }
-  double cost(const Setting& t, Isa) const override {
-=======
   Match<IndexedSetting> match(const Request& q) const override { return indexed_setting(only(q.region)); }
   double cost(const IndexedSetting& t, Isa) const override {
->>>>>>> t-lean
     const auto elements = static_cast<double>(ir::count(t.places.dims));
     const std::int64_t results = op_ == Op::scatter ? ir::count(t.inputs[0].dims) : ir::count(t.places.dims);
     const double moved = static_cast<double>(results * element_bytes(t.inputs[0])) * 0.1e-9;

@@ -26,12 +26,6 @@ bool is_windowed(const region::Region& region) {
   return w.size() == 4 && w[2] * w[3] > 1 && a.as<ir::Window>().group == 1;
 }
 
-bool is_conv_of_halves(const region::Region& region) {
-  if (region.stages.size() != 1) return false;
-  const region::Anchor& a = region.stages[0].anchor;
-  return (a.op == ir::Op::conv || a.op == ir::Op::gemm) && a.weights && ir::size_of(a.weights->dtype) == 2;
-}
-
 Reasons why_not_windowed(const ConvShape& s, std::int64_t most_steps) {
   if (s.channels % 16 != 0 || s.piece != 16)
     return unmet("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),

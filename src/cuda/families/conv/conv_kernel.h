@@ -18,8 +18,6 @@ namespace octavo::cuda {
 
 /// One stage: an int8 convolution by constant weights, of one group, with a window larger than 1x1.
 [[nodiscard]] bool is_windowed(const region::Region& region);
-/// Is the region one convolution, or linear layer, of 16-bit floats with constant weights?
-[[nodiscard]] bool is_conv_of_halves(const region::Region& region);
 /// What kernels that keep a window's input tile in shared memory need of the shape; `most_steps`: products of 32 bytes that they unroll.
 [[nodiscard]] Reasons why_not_windowed(const ConvShape& shape, std::int64_t most_steps);
 /// Blocks of a launch whose blocks take several of `items` tiles and keep one filter: a multiple of `tiles_n`.
