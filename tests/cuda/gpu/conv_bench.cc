@@ -6,7 +6,7 @@
 //                                             on the full shape with a plain kernel; the best three are printed
 //   octavo_gpu_conv one N C HW O K S STYLE [name=value ... [or name=value ...]]    one layer, every tile that has these settings, or those; with
 //                                             OCTAVO_FAMILY and all of its settings: this tile, even if it is not offered
-// OCTAVO_FAMILY=NAME takes one family, OCTAVO_ONLY=VALUE what has a parameter of that value; OCTAVO_TIMES=FILE gets every time.
+// OCTAVO_ZERO=CODE is the zero point of the one layer's input (default 0). OCTAVO_FAMILY=NAME takes one family, OCTAVO_ONLY=VALUE what has a parameter of that value; OCTAVO_TIMES=FILE gets every time.
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
 
@@ -400,6 +400,7 @@ int run(int argc, char** argv) {
     ConvCase k =
         conv("one", std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]), std::atoi(argv[6]), std::atoi(argv[7]), argv[8]);
     k.n = std::atoi(argv[2]);
+    if (const char* zero = std::getenv("OCTAVO_ZERO")) k.zero = std::atoi(zero);
     std::vector<Parameters> wanted(1);
     for (int i = 9; i < argc; ++i) {
       const std::string a = argv[i];
