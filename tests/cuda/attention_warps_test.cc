@@ -22,7 +22,8 @@ using cuda::AttentionWarpsTile;
 
 const cuda::Target kSm80{"sm_80", 108, 163 * 1024};
 
-std::string attend(const attention::Sizes& n, const attention::Forms& forms, int warps, unsigned seed = 3, const Edit& edit = {}) {
+std::string attend(const attention::Sizes& n, const attention::Forms& forms, const AttentionWarpsTile& tile, unsigned seed = 3,
+                   const Edit& edit = {}) {
   Scene s(seed);
   attention::set(s, n, forms, true);
   if (forms.mask && forms.guarded) {  // the first query may attend nothing
@@ -32,7 +33,11 @@ std::string attend(const attention::Sizes& n, const attention::Forms& forms, int
     for (std::int64_t k = 0; k < n.keys; ++k) std::memcpy(bytes.data() + mask.offset + 4 * k, &none, 4);
   }
   whole_words(s);
-  return run_emulated(s, cuda::attention_warps_family(), cuda::spell(AttentionWarpsTile{warps}), 0, edit, reference_region, kSm80);
+  return run_emulated(s, cuda::attention_warps_family(), cuda::spell(tile), 0, edit, reference_region, kSm80);
+}
+
+std::string attend(const attention::Sizes& n, const attention::Forms& forms, int warps, unsigned seed = 3, const Edit& edit = {}) {
+  return attend(n, forms, AttentionWarpsTile{warps}, seed, edit);
 }
 
 /// Scores a few apart, of which few reach the bounds of their codes where they are rounded in steps of `step`; of 0 they are far apart.
@@ -53,6 +58,9 @@ TEST_F(AttentionWarps, ExtentsAroundTiles) {
     forms.probability = seed % 3 == 0 ? 1.0F / 255 : 0.0004F;
     EXPECT_EQ(attend({2, 2, queries, keys, features, columns}, forms, 1 + static_cast<int>(seed % 3), seed), "")
         << queries << " queries, " << keys << " keys, " << features << " features, " << columns << " columns";
+    EXPECT_EQ(attend({1, 2, queries, keys, features, columns}, forms, {2 + static_cast<int>(seed % 3), 1}, seed), "")
+        << "shared by " << 2 + seed % 3 << ": " << queries << " queries, " << keys << " keys, " << features << " features, "
+        << columns << " columns";
     ++seed;
   }
 }
@@ -63,6 +71,7 @@ TEST_F(AttentionWarps, ZeroPoints) {
        {std::array{128, 128, 0, 128}, {0, 0, 0, 0}, {7, 128, 128, 250}, {128, 9, 255, 128}, {255, 3, 1, 77}, {0, 255, 100, 0}}) {
     attention::Forms forms = forms_of(32, 0.05F);
     forms.zero = zero, forms.probability = 0.002F;
+    EXPECT_EQ(attend({1, 2, 20, 37, 32, 32}, forms, {2, 1}, seed), "") << "shared: " << zero[0] << " " << zero[1];
     EXPECT_EQ(attend({1, 2, 20, 37, 32, 32}, forms, 2, seed++), "")
         << zero[0] << " " << zero[1] << " " << zero[2] << " " << zero[3];
   }
@@ -76,6 +85,7 @@ TEST_F(AttentionWarps, ProgramsOfScores) {
         attention::Forms forms = forms_of(32, step);
         forms.unit *= step == 0.4F ? 300 : 1;
         forms.after = after, forms.by = 8, forms.mask = mask, forms.probability = 0.0078125F;
+        if (mask) EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, {2, 1}, seed), "") << "shared: " << step;
         EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, 1, seed++), "") << step << " " << mask;
       }
     }
@@ -87,6 +97,7 @@ TEST_F(AttentionWarps, RowsThatAttendNothing) {
     attention::Forms forms = forms_of(64, 0.05F);
     forms.mask = forms.guarded = true, forms.zero[2] = zero, forms.probability = 0.004F;
     EXPECT_EQ(attend({2, 2, 20, 40, 64, 32}, forms, 2, 8), "") << zero;
+    EXPECT_EQ(attend({2, 2, 20, 40, 64, 32}, forms, {2, 1}, 8), "") << "shared: " << zero;
   }
 }
 
@@ -108,7 +119,7 @@ TEST_F(AttentionWarps, EveryTileThatIsOffered) {
     const auto t = cuda::parse<AttentionWarpsTile>(c.parameters, "attention.u8.warps");
     ASSERT_TRUE(t);
     seen.insert(c.parameters.at("warps"));
-    EXPECT_EQ(attend({1, 1, 280, 70, 64, 64}, forms_of(64, 0.05F), t->warps), "") << t->warps << " warps";
+    EXPECT_EQ(attend({1, 1, 280, 70, 64, 64}, forms_of(64, 0.05F), *t), "") << t->warps << " warps, " << t->shared;
   }
   EXPECT_EQ(seen.size(), 11U);
 }
@@ -133,15 +144,25 @@ TEST_F(AttentionWarps, MistakesAreFound) {
     return attend({1, 2, 37, 150, 64, 32}, forms, 2, 9, [&](std::string text) { return edited(std::move(text), from, to); });
   };
   EXPECT_EQ(planted("kPairs", "kPairs"), "") << "nothing planted";
-  EXPECT_NE(planted("octavo_warp_barrier();  // behind the exponentials", "// behind the exponentials"), "");
-  EXPECT_NE(planted("octavo_warp_barrier();  // behind the sums", "// behind the sums"), "");
+  EXPECT_NE(planted("octavo_members_barrier();  // behind the exponentials", "// behind the exponentials"), "");
+  EXPECT_NE(planted("octavo_members_barrier();  // behind the sums", "// behind the sums"), "");
   EXPECT_NE(planted("octavo_barrier();  // the values are complete", "// the values are complete"), "");
-  EXPECT_NE(planted("if (kPadded != kKeys && quarter == (kVectors - 1) % 4)", "if (false)"), "") << "sums the padding";
+  EXPECT_NE(planted("if (kPadded != kKeys && quarter == (kVectors - 1) % 4 &&", "if (false &&"), "") << "sums the padding";
   EXPECT_NE(planted("i < 2 ? 1 : 2", "0"), "") << "lanes of a row with largest scores of their own";
   EXPECT_NE(planted("acc -= kZeroQueries * totals", "acc -= 0 * totals"), "");
   EXPECT_NE(planted("kScoresBeginWith - kZeroKeys * total", "kScoresBeginWith"), "");
   EXPECT_NE(planted("- kZeroValues * totals[i * 2]", ""), "");
   EXPECT_NE(planted("octavo_row_of((unsigned)(16 * chunk + c))", "(16 * chunk + c)"), "") << "columns in their order";
+  const auto shared = [&](std::string_view from, std::string_view to) {
+    return attend({1, 2, 37, 150, 64, 32}, forms, {3, 1}, 9, [&](std::string text) { return edited(std::move(text), from, to); });
+  };
+  EXPECT_EQ(shared("kPairs", "kPairs"), "") << "nothing planted";
+  EXPECT_NE(shared("octavo_barrier();  // behind the scores", ""), "");
+  EXPECT_NE(shared("octavo_barrier();                         // behind all reads", ""), "");
+  EXPECT_NE(shared("most[0] = fmaxf(most[0], largest[i * 16 + place])", "most[0] = most[0]"), "") << "largest scores of a part";
+  EXPECT_NE(shared("octavo_barrier();\n    if (member > 0) return;", "if (member > 0) return;"), "")
+      << "sums that are not there yet";
+  EXPECT_NE(shared("&& (kVectors - 1) / 4 % kMembers == member", "&& member == 5"), "") << "sums the padding";
 }
 
 TEST_F(AttentionWarps, RefusalsSayWhat) {

@@ -126,8 +126,13 @@ Sizes sizes_of(const WarpsShape& a, const AttentionWarpsTile& t) {
   z.steps = parts(a.keys, 32);
   z.pitch = (parts(a.keys, 4) | 1) * 4;  // an odd number of vectors
   z.turned = z.steps * 32 * z.column_tile;
-  z.shared = z.turned + t.warps * (kQueries * (z.pitch + parts(up(a.keys, 4), kSumBlock)) * 4);
-  z.blocks = parts(a.queries, kQueries * t.warps) * a.matrices();
+  const std::int64_t own = t.warps / t.members();  // times 16 queries
+  z.shared = z.turned + own * (kQueries * (z.pitch + parts(up(a.keys, 4), kSumBlock)) * 4);
+  if (t.shared != 0) {
+    const std::int64_t given = (t.warps - 1) * (z.column_tile / 2 + 2) * 128;  // sums that members give to the first one
+    z.shared = std::max(z.shared + t.warps * kQueries * 4, given);
+  }
+  z.blocks = parts(a.queries, kQueries * own) * a.matrices();
   z.registers = 60 + a.features / 16 * 6 + z.column_tile / 2;
   return z;
 }
@@ -140,6 +145,7 @@ std::int64_t blocks_at_once(const Sizes& z, const AttentionWarpsTile& t, const T
 
 Reasons why_not_tile(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
   if (t.warps < 1 || t.warps > 16) return unmet("warps", t.warps, "1 to 16");
+  if (t.shared != 0 && t.warps == 1) return unmet("warps that share queries", t.warps, "2 to 16");
   const Sizes z = sizes_of(a, t);
   if (t.warps * 32 * z.registers > 65536) return unmet("registers of a block", t.warps * 32 * z.registers, "at most 65536");
   if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
@@ -153,7 +159,8 @@ double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target
   const double of_warp =
       static_cast<double>(parts(a.keys, 16)) * 8 * kInstructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +
       kOfWarp;
-  const double of_block = of_warp * t.warps + kOfBlock + static_cast<double>(z.steps * z.column_tile) / 2;
+  const double of_block =
+      (t.shared != 0 ? of_warp + 300 * t.warps : of_warp * t.warps) + kOfBlock + static_cast<double>(z.steps * z.column_tile) / 2;
   const auto resident = static_cast<double>(blocks_at_once(z, t, target));
   const double blocks_each = std::max(1.0, static_cast<double>(z.blocks) / target.multiprocessors);  // of a multiprocessor
   const double together = std::min(resident, blocks_each);
@@ -175,6 +182,7 @@ EpilogueShape epilogue_shape(const WarpsShape& a, const AttentionWarpsTile& t) {
 class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
  public:
   std::string_view name() const override { return "attention.u8.warps"; }
+  int version() const override { return 2; }
   bool about(const region::Region& r) const override { return is_attention(r) && r.stages[0].anchor.integer; }
   Result<WarpsShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     OCTAVO_TRY(WarpsShape a, warps_shape(r, plan));
@@ -189,6 +197,10 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
       if (warps > 1 && warps > parts(a.queries, kQueries)) continue;
       const AttentionWarpsTile t{warps};
       if (why_not_tile(a, t, target).empty()) out.push_back({t, seconds_of(a, t, target)});
+    }
+    for (const int warps : {2, 3, 4}) {
+      const AttentionWarpsTile t{warps, 1};
+      if (parts(a.keys, 16) >= 2 * warps && why_not_tile(a, t, target).empty()) out.push_back({t, seconds_of(a, t, target)});
     }
     fastest_first(out);
     return out;
@@ -213,6 +225,7 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                          {"kPiece", a.piece},
                          {"kInner", a.inner},
                          {"kWarps", t.warps},
+                         {"kMembers", t.members()},
                          {"kPitch", z.pitch},
                          {"kSumBlock", kSumBlock},
                          {"kBlocksPerProcessor", blocks_at_once(z, t, target)},

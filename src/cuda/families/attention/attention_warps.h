@@ -7,9 +7,13 @@
 namespace octavo::cuda {
 
 struct AttentionWarpsTile {
-  int warps = 4;
-  static constexpr std::array<TileParameter<AttentionWarpsTile>, 1> kParameters{
-      {{{"warps", "", "of a block, 16 queries each"}, {&AttentionWarpsTile::warps}}}};
+  int warps = 4, shared = 0;
+  static constexpr std::array<TileParameter<AttentionWarpsTile>, 2> kParameters{
+      {{{"warps", "", "of a block"}, {&AttentionWarpsTile::warps}},
+       {{"queries", "own|shared", "of the warps of a block: 16 each, or the same 16 and parts of the keys each"},
+        {&AttentionWarpsTile::shared}}}};
+  /// Warps that have the same queries.
+  [[nodiscard]] constexpr int members() const { return shared != 0 ? warps : 1; }
 };
 
 }  // namespace octavo::cuda
