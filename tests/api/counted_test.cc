@@ -379,6 +379,73 @@ TEST(Counted, OnlyTheBranchThatIsTakenIsComputed) {
   EXPECT_TRUE(report->ok()) << report->first_divergence();
 }
 
+/// A search and updates of what data count: they stop at the count, and have results even where nothing is there.
+TEST(Counted, SearchesAndUpdatesStopAtTheCount) {
+  const auto g = ir::parse(R"(
+graph "search"
+x = input : f32[64,8]
+keep = input : f32[64]
+data = input : f32[64,8]
+at, n = non_zero keep
+r = gather x at {axis=0}
+best = reduce_max r {axes=[1], keepdims=0}
+least = constant f32[] (0.5)
+good = greater best least
+at2, n2 = non_zero good n
+z = gather r at2 {axis=0, counted=[0]}
+one = reshape at {shape=[64,1]}
+y = scatter data one r n {axis=0, kind="nd", reduction="none"}
+output z
+output y
+output n2
+output n
+size 0 0 2
+size -2 0 3
+size -2 1 2
+)");
+  ASSERT_TRUE(g) << g.error().message;
+  auto planned = plan::make_plan(*g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  ASSERT_TRUE(region::verify(planned->plan)) << region::verify(planned->plan).error().message;
+  std::size_t search = planned->plan.regions.size();
+  for (std::size_t i = 0; i < planned->plan.regions.size(); ++i) {
+    if (region::searches_counted(planned->plan.regions[i])) search = i;
+  }
+  ASSERT_LT(search, planned->plan.regions.size());
+  EXPECT_GE(planned->plan.regions[search].count, 0);
+  const auto made = engine::Engine::create(planned->plan, cpu::providers());
+  ASSERT_TRUE(made) << made.error().message;
+  for (const int threads : {1, 3}) {
+    auto context = engine::Context::create(*made, threads);
+    ASSERT_TRUE(context);
+    for (const std::int64_t count : {64, 0, 1, 5, 20, 63, 0}) {
+      auto feeds = feeds_of_any(*g, static_cast<std::uint64_t>(count) + 3);
+      auto keep = feeds[1].mutable_data<float>();
+      for (std::int64_t i = 0; i < 64; ++i) keep[static_cast<std::size_t>(i)] = (i * 5 + 3) % 64 < count ? 1.0F : 0.0F;
+      auto want = reference::evaluate(*g, feeds);
+      ASSERT_TRUE(want) << want.error().message;
+      ir::cut_results(*want, g->sizes);
+      const Ran ran = run(**context, feeds);
+      EXPECT_EQ(difference(ran.results, *want), 0) << count << " rows, " << threads << " threads";
+      const std::int64_t searched = (*context)->computed(search);
+      EXPECT_GE(searched < 0 ? 64 : searched, count);
+      EXPECT_LE(searched < 0 ? 64 : searched, std::max<std::int64_t>(count * 2, 1));
+      std::vector<const void*> in;
+      std::vector<void*> out;
+      std::vector<ir::Tensor> results;
+      for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
+      for (const auto& b : planned->plan.outputs) results.emplace_back(b.type);
+      for (ir::Tensor& t : results) out.push_back(t.mutable_bytes().data());
+      const auto report = engine::check_memory(**context, in, out);
+      ASSERT_TRUE(report) << report.error().message;
+      for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, planned->plan);
+      const auto checked = api::check(*made, planned->graph, feeds, {});
+      ASSERT_TRUE(checked) << checked.error().message;
+      EXPECT_TRUE(checked->ok()) << checked->first_divergence();
+    }
+  }
+}
+
 TEST(Counted, DamagedCountsAreRefused) {
   const ir::Graph g = head();
   auto planned = plan::make_plan(g, cpu::providers(), {});

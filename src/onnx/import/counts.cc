@@ -41,6 +41,7 @@ void Importer::publish_counts(std::map<ValueId, int>& counts) {
     if (origin.empty()) {  // an input
       for (const auto& [user, slot] : g.users(c.value)) origin.insert(g.node(user).origin.begin(), g.node(user).origin.end());
     }
+    if (origin.empty()) continue;  // nothing is selected by it
     for (const bool holds : {true, false}) {
       if ((!holds && !c.both) || !published.emplace(c.value, holds).second) continue;
       const ValueId flag = holds ? c.value : ir::add_inferred(g, Op::logical_not, {c.value}, {}, origin);
@@ -48,7 +49,8 @@ void Importer::publish_counts(std::map<ValueId, int>& counts) {
       g.sizes.push_back(ir::counter_of(next++, static_cast<int>(g.outputs.size())));
       g.outputs.push_back(count);
       const std::string& name = g.value(c.value).name;
-      g.output_names.push_back(fmt::format("{}condition {}", holds ? "" : "not ", name.empty() ? "of " + *origin.begin() : name));
+      g.output_names.push_back(fmt::format("{}condition {}", holds ? "" : "not ",
+                                           name.empty() ? fmt::format("{} of {}", published.size(), *origin.begin()) : name));
     }
   }
   for (ir::NodeId id = 0; id < g.node_capacity(); ++id) {  // until now they are the values' ids

@@ -211,7 +211,7 @@ Status Unrolled::step(std::int64_t at) {
     stopped_ = g.payload(next).at(0) == 0;
   } else {
     const ValueId condition = c_.reshape(next, {});
-    go_ = go_ == ir::kNone ? condition : c_.both(go_, condition);
+    go_ = active_ == ir::kNone ? condition : c_.both(active_, condition);  // of a step that does not happen it says nothing
   }
   return c_.status();
 }
