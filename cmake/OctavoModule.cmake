@@ -45,6 +45,8 @@ function(octavo_precompile target headers)
   endif()
 endfunction()
 
+# Modules without loops over elements that are timed, and without the planner's search: a quarter less time to compile.
+set(OCTAVO_LIGHT_MODULES onnx cuda report tune api)
 function(octavo_module name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   if(NOT sources)  # a module that is only headers so far
@@ -53,7 +55,10 @@ function(octavo_module name)
   endif()
   add_library(octavo_${name} STATIC ${sources})
   octavo_unity(octavo_${name} ${sources})
-  if(NOT name STREQUAL "cpu")  # its flags are other ones
+  if(name IN_LIST OCTAVO_LIGHT_MODULES)
+    target_compile_options(octavo_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    octavo_precompile(octavo_${name} octavo_headers_o1)
+  elseif(NOT name STREQUAL "cpu")  # its flags are other ones
     octavo_precompile(octavo_${name} octavo_headers)
   endif()
   target_include_directories(octavo_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)

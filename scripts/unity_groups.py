@@ -4,7 +4,7 @@
 Most of the time of a build from nothing goes into headers and into templates that every file instantiates anew. Files that are compiled together share
 both. They must not declare the same name in their anonymous namespaces, and a name of one must not hide, or be ambiguous with, what another one calls.
 This script reads those names with regular expressions: where it sees a clash that is none, a group is smaller than it could be; where it misses one, the
-compiler reports it. It prints one line a file, "GROUP PATH"; files that share a GROUP are compiled together.
+compiler reports it. Sources that reach the same heavy headers are put together first. It prints one line a file, "GROUP PATH"; files that share a GROUP are compiled together.
 """
 
 import re
@@ -12,20 +12,24 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-MAX_FILES = 16
-MAX_LINES = 3000  # a group is also the unit that an edit compiles anew, and the unit that cores share
+MAX_FILES = 48
+MAX_LINES = 4500  # a group is also the unit that an edit compiles anew, and the unit that cores share
+# Headers that take longest, longest first. Sources that reach the same ones are compiled together.
+HEAVY = ("CLI/CLI.hpp", "dnnl.hpp", "xbyak/xbyak.h", "octavo_onnx.pb.h", "nlohmann/json.hpp")
 
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((?:.*?)\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 # A declaration at the margin: bodies, parameters and members are indented (clang-format).
-FUNCTION = re.compile(r"^(?!return|using|namespace|struct|class|enum|#|\}|else|if)[A-Za-z_][\w:<>,&*\s\[\]]*?[\s&*>](\w+)\s*(?:\(|\[|=|\{|;)", re.M)
+FUNCTION = re.compile(r"^(?!return|using|namespace|struct|class|enum|#|\}|else|if)[A-Za-z_][\w:<>,&*\s\[\]]*?[\s&*>](\w+)\s*(\(|\[|=|\{|;)", re.M)
 TYPE = re.compile(r"^(?:template\s*<[^\n]*>\s*)?(?:struct|class|enum(?:\s+class)?|union)\s+(?:alignas\([^)]*\)\s*)?(\w+)", re.M)
 ALIAS = re.compile(r"^using\s+(\w+)\s*=", re.M)
 MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.M)
 UNDEF = re.compile(r"^\s*#\s*undef\s+(\w+)", re.M)
+INCLUDES = re.compile(r"^\s*#\s*include\s+[\"<]([^\"<>]+)[\">]", re.M)
 INCLUDED = re.compile(r"^\s*#\s*include\s+[\"<]([^\"<>]+\.inc)[\">]", re.M)
 NESTED = re.compile(r"^namespace\s+(\w+)\s*\{", re.M)
 IMPORT = re.compile(r"^using\s+(?:namespace\s+)?([\w:]+)\s*;", re.M)
-CALL = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\b")
+NAME = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\b")
+CALL = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\s*[(<{]")
 END = re.compile(r"^\}\s*// namespace\s*$", re.M)  # of an anonymous namespace, as clang-format marks it
 ANONYMOUS = re.compile(r"^namespace\s*\{$(.*?)(?:^@END|\Z)", re.M | re.S)
 
@@ -35,10 +39,12 @@ class Source:
         text = COMMENT.sub(" ", END.sub("@END", Path(path).read_text()))
         self.path = path
         self.lines = text.count("\n")
-        self.alone = re.search(r"^using\s+namespace\s+(?!.*literals)", text, re.M) is not None  # its names reach what follows
+        self.opened = set(re.findall(r"^using\s+namespace\s+(?!.*literals)([\w:]+)", text, re.M))  # names of these reach what follows
         hidden = set()  # names that only this file may see
+        functions = set()  # those of them that are functions: a variable of another file may have the same name
         for body in ANONYMOUS.findall(text):
-            hidden |= set(FUNCTION.findall(body)) | set(TYPE.findall(body)) | set(ALIAS.findall(body))
+            functions |= {name for name, mark in FUNCTION.findall(body) if mark == "("}
+            hidden |= {name for name, mark in FUNCTION.findall(body)} | set(TYPE.findall(body)) | set(ALIAS.findall(body))
         outside = ANONYMOUS.sub("", text)
         hidden |= set(re.findall(r"^(?:static|inline|constexpr|const)\b[^\n;={(]*?[\s&*>](\w+)\s*(?:\(|\[|=|\{|;)", outside, re.M))
         hidden |= set(MACRO.findall(text)) - set(UNDEF.findall(text))
@@ -49,20 +55,39 @@ class Source:
                 hidden |= set(NESTED.findall(included.read_text()))
         self.imports = {name.split("::")[-1]: name for name in IMPORT.findall(text)}
         self.hidden = hidden
+        self.functions = functions
         # Everything that is named without a qualifier: a hidden name of another file could be found instead.
-        self.named = set(CALL.findall(text)) | hidden
+        self.named = set(NAME.findall(text)) | hidden
+        self.called = set(CALL.findall(text)) | hidden
 
     def disturbs(self, other):
         """Would a name that only this file may see change what the other file means?"""
         imported = {name for name, full in self.imports.items() if name in other.named and other.imports.get(name) != full}
-        return bool(imported or self.hidden & other.named)
+        return bool(imported or (self.hidden - self.functions) & other.named or self.functions & other.called)
+
+
+def reached(path, found):
+    """The names of all headers that a file includes, those that its headers include too."""
+    for name in INCLUDES.findall(Path(path).read_text()):
+        if name not in found:
+            found.add(name)
+            if (SOURCE / name).exists():
+                reached(SOURCE / name, found)
+    return found
+
+
+def weight(path):
+    """Sorts the sources that reach heavy headers first, those of the same headers side by side."""
+    headers = reached(path, set())
+    return [name not in headers for name in HEAVY]
 
 
 def grouped(sources):
+    """Groups in the order of the sources: each goes into the first group that it fits."""
     groups = []
     for source in sources:
         for group in groups:
-            fits = not source.alone and not group[0].alone and len(group) < MAX_FILES and sum(s.lines for s in group) + source.lines <= MAX_LINES
+            fits = source.opened == group[0].opened and len(group) < MAX_FILES and sum(s.lines for s in group) + source.lines <= MAX_LINES
             if fits and all(not source.disturbs(other) and not other.disturbs(source) for other in group):
                 group.append(source)
                 break
@@ -72,7 +97,7 @@ def grouped(sources):
 
 
 def main():
-    sources = [Source(path) for path in sys.argv[1:]]
+    sources = [Source(path) for path in sorted(sys.argv[1:], key=weight)]
     for number, group in enumerate(grouped(sources)):
         for source in group:
             print(number, source.path)

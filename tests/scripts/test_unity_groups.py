@@ -41,13 +41,26 @@ def test_the_same_import_is_no_clash_and_another_one_is(tmp_path):
     assert a == b != c
 
 
-def test_who_imports_a_namespace_stays_alone(tmp_path):
-    a, b, c = groups(tmp_path, a="using namespace jit;\nint f();\n", b="int g();\n", c="int h();\n")
-    assert a != b and b == c
+def test_who_imports_a_namespace_is_with_its_like_alone(tmp_path):
+    a, b, c, d = groups(tmp_path, a="using namespace jit;\nint f();\n", b="int g();\n", c="int h();\n", d="using namespace jit;\nint i();\n")
+    assert a != b and b == c and a == d
+
+
+def test_a_variable_of_another_file_may_have_a_functions_name(tmp_path):
+    own = anonymous("int shape(int x) {\n  return x;\n}")
+    a, b, c = groups(tmp_path, a=own, b="int n::f(int shape) {\n  return shape + 1;\n}\n", c="int n::g() {\n  return shape(2);\n}\n")
+    assert a == b != c
+
+
+def test_files_of_the_same_heavy_headers_are_together(tmp_path):
+    heavy = "#include <nlohmann/json.hpp>\n"
+    light = {f"f{i}": f"int f{i}();\n" for i in range(47)}
+    first, last = groups(tmp_path, a=heavy + "int a();\n", **light, z=heavy + "int z();\n")[:: len(light) + 1]
+    assert first == last
 
 
 def test_groups_are_bounded(tmp_path):
-    assert len(set(groups(tmp_path, **{f"f{i}": f"int f{i}();\n" for i in range(40)}))) == 3
-    long = "int x;\n" * 1600
+    assert len(set(groups(tmp_path, **{f"f{i}": f"int f{i}();\n" for i in range(100)}))) == 3
+    long = "int x;\n" * 2400
     a, b = groups(tmp_path, a=long, b=long.replace("x", "y"))
     assert a != b
