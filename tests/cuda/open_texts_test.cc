@@ -111,6 +111,7 @@ TEST_F(OpenTexts, ConvolutionsAsProducts) {
   EXPECT_EQ(check(conv(64, 4, 4, 32, 3, 1, 1, "float"), cuda::conv_mma_family(), small_tile(3, 3, false)), "") << "depth is split";
   EXPECT_EQ(check(conv(64, 1, 1, 40, 1, 1, 0, "bias"), cuda::conv_mma_family(), small_tile(3, 1, false)), "") << "one pixel";
   EXPECT_EQ(check(conv(2, 5, 6, 12, 3, 1, 1), cuda::conv_mma_family(), small_tile(3, 1, false)), "") << "packed rows";
+  EXPECT_EQ(check(conv(48, 5, 4, 48, 3, 1, 1, "bias", 2), cuda::conv_mma_family(), small_tile(3, 1, false)), "") << "padded groups";
   ConvCase gaps = conv(64, 4, 3, 40, 1, 1, 0, "rest");
   gaps.gap = 16;
   EXPECT_EQ(check(gaps, cuda::conv_mma_family(), small_tile(3, 1, false)), "");
