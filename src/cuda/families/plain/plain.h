@@ -50,6 +50,7 @@ struct PlainKernel {
 class PlainFamily : public FamilyOf<PlainKernel> {
  public:
   [[nodiscard]] std::string_view name() const final { return name_; }
+  [[nodiscard]] int version() const final { return 2; }
   [[nodiscard]] bool about(const Region& region) const final;
   [[nodiscard]] Result<PlainKernel> match(const Region& region, const Plan& plan, const Target& target) const final;
   [[nodiscard]] std::vector<Choice<NoTile>> tactics(const PlainKernel& k, const Target&) const final { return {{{}, k.seconds}}; }
