@@ -142,6 +142,8 @@ class Family {
   [[nodiscard]] virtual std::vector<ParameterRow> parameters() const = 0;
   /// The kinds of regions this family is about; for others it is silent.
   [[nodiscard]] virtual bool about(const region::Region& region) const = 0;
+  /// How many sets of parameters are compiled and timed at any effort, in the order of their estimates: fewer where that order is known to be good.
+  [[nodiscard]] virtual std::size_t preferred() const { return 8; }
   /// Where it is about a region, are no other families asked?
   [[nodiscard]] virtual bool alone() const { return false; }
   /// Error: why a region of its kind is refused, with the values (refusal_of).

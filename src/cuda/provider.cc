@@ -31,10 +31,11 @@ using region::Offer;
 using region::Tactic;
 
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
-/// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
-constexpr std::size_t kPreferred = 8, kAll = 64;
-/// Where several families take a convolution or a linear layer with constant weights, only the one with the least estimate offers kPreferred; the others what they estimate within kBehind times that, at least kLeast and at most kFew. Thorough searches have the rest.
-constexpr std::size_t kLeast = 1, kFew = 3;
+/// Sets of parameters that a family offers to thorough searches, at most.
+constexpr std::size_t kAll = 64;
+/// Where several families take a convolution or a linear layer with constant weights, only the one with the least estimate offers what it prefers; the others what they estimate within kBehind
+/// times that, at least kLeast and at most kFew. Thorough searches have the rest.
+constexpr std::size_t kLeast = 1, kFew = 2;
 constexpr double kBehind = 1.2;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
 
@@ -255,7 +256,7 @@ class GpuProvider final : public region::Provider {
     for (Listed& l : out) {
       const auto close = [&](const Candidate& c) { return c.seconds <= kBehind * best->all[0].seconds; };
       const auto few = static_cast<std::size_t>(std::find_if_not(l.all.begin(), l.all.end(), close) - l.all.begin());
-      l.preferred = std::min(&l == best || !products ? kPreferred : std::clamp(few, kLeast, kFew), l.all.size());
+      l.preferred = std::min(&l == best || !products ? l.family->preferred() : std::clamp(few, kLeast, kFew), l.all.size());
     }
     return out;
   }
