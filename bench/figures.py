@@ -300,7 +300,7 @@ def measured(path, found):
         if len(commits) > 1:
             raise Mistake(f"{path.name}: its brief tables are of commits {', '.join(commits)}: measure all of them at one (bench/everything.py)")
         dates = sorted({r["date"] for r in records})
-        return f"The tables with intervals were measured at commit {commits[0]}, {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}, by `bench/everything.py`.\n"
+        return f"The tables with intervals were measured at commit {commits[0]}, {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; [docs/lab/figures.md](docs/lab/figures.md) says how.\n"
     return None
 
 
