@@ -138,6 +138,29 @@ TEST(ConvIm2colRefuses, WhatTheCopyingUnitCannot) {
   EXPECT_FALSE(cuda::conv_im2col_family().why_not(s.region, s.plan, {"sm_80", 108, 163 * 1024}).empty()) << "no warpgroups";
 }
 
+/// Without weights, and with their largest sum alone, the text is the same (tests/cuda/open_texts_test.cc says of other families why).
+TEST(ConvIm2colWithoutWeights, IsTheSameText) {
+  ConvCase k = conv(2, 64, 9, 7, 64, 3, 3, 2, 1, "bias");
+  k.zero = 128;
+  ConvScene s(k, 7);
+  const auto whole = cuda::conv_im2col_family().emit(s.region, s.plan, tile("64x64x64", "1", 3, 0), hopper(132));
+  ASSERT_TRUE(whole) << whole.error().message;
+  const region::TensorRef& w = *s.region.stages[0].anchor.weights;
+  const auto* codes = s.plan.buffers[static_cast<std::size_t>(w.buffer)].data.data<std::int8_t>().data();
+  std::int64_t most = 0;
+  for (std::int64_t o = 0; o < k.o; ++o) {
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < w.strides[0]; ++i) sum += std::abs(codes[o * w.strides[0] + i]);
+    most = std::max(most, sum);
+  }
+  s.region.stages[0].anchor.weight_sum = most;
+  s.plan.buffers[static_cast<std::size_t>(w.buffer)].data = {};
+  const auto without = cuda::conv_im2col_family().emit(s.region, s.plan, tile("64x64x64", "1", 3, 0), hopper(132));
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_EQ(without->text, whole->text);
+  EXPECT_EQ(without->launches, whole->launches);
+}
+
 TEST(ConvIm2colCompiles, WithoutMessages) {
   if (!cuda::compiler_version()) GTEST_SKIP() << "no NVRTC";
   for (const auto& [k, parameters] : {std::pair{conv(4, 128, 28, 28, 128, 3, 3, 2, 1), tile("256x128x128", "2", 3, 0)},

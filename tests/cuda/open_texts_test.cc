@@ -71,15 +71,16 @@ struct Checked {
   std::size_t guard = 0;
 };
 std::string check(const Checked& c, const cuda::Family& family, const cuda::Parameters& parameters, float tolerance = 0,
-                  const Truth& truth = reference_region, const Edit& edit = {}, bool in_text = true) {
+                  const Truth& truth = reference_region, const Edit& edit = {}, bool in_text = true,
+                  const cuda::Target& target = kTarget) {
   std::string first;
   for (const std::int64_t images : {kImages, std::int64_t{1}, std::int64_t{2}}) {
     const region::Region r = open_batch(c.region, images);
-    const Emitted one = emitted(r, c.plan, family, parameters, kTarget);
+    const Emitted one = emitted(r, c.plan, family, parameters, target);
     if (one.numbers == 0 && in_text) return "no number: " + one.text;
     if (first.empty()) first = one.text;
     if (one.text != first) return fmt::format("another text for {} images:\n{}\n---- and:\n{}", images, first, one.text);
-    const std::string wrong = run_emulated({r, c.plan, c.memory, c.guard, 7}, family, parameters, tolerance, edit, truth, kTarget);
+    const std::string wrong = run_emulated({r, c.plan, c.memory, c.guard, 7}, family, parameters, tolerance, edit, truth, target);
     if (!wrong.empty()) return fmt::format("{} images: {}", images, wrong);
   }
   return "";
@@ -115,6 +116,23 @@ TEST_F(OpenTexts, ConvolutionsAsProducts) {
   ConvCase gaps = conv(64, 4, 3, 40, 1, 1, 0, "rest");
   gaps.gap = 16;
   EXPECT_EQ(check(gaps, cuda::conv_mma_family(), small_tile(3, 1, false)), "");
+}
+
+TEST_F(OpenTexts, ConvolutionsWhoseRowsAreGathered) {
+  const cuda::Target hopper{"sm_90a", 1, 227 * 1024};
+  const auto gathered = [&](const ConvCase& k, const char* tiles, const Edit& edit = {}) {
+    const ConvScene s(k, 7);
+    const cuda::Parameters p{{"tile", "64x64x32"}, {"groups", "2"},        {"tiles", tiles},
+                             {"stages", "3"},      {"filter", "streamed"}, {"blocks", "1"}};
+    return check({s.region, s.plan, s.memory, 0}, cuda::conv_im2col_family(), p, 0, reference_region, edit, true, hopper);
+  };
+  const ConvCase k = conv(32, 9, 7, 72, 3, 1, 1, "bias");
+  EXPECT_EQ(gathered(k, "turns"), "");
+  EXPECT_NE(gathered(k, "turns",
+                     [](std::string text) {
+                       return edited(std::move(text), "pixel[i] = p < kPixels ?", "pixel[i] = p < kPixels - 1 ?");
+                     }),
+            "");
 }
 
 TEST_F(OpenTexts, FirstLayersWindowsAndDepthwise) {
@@ -375,6 +393,7 @@ TEST(OpenTextsOfHopper, AreOneTextAndCompile) {
   for (const auto& [k, family] : {std::pair{conv(64, 14, 14, 64, 3, 1, 1, "residual"), &cuda::conv_stream_family()},
                                   {conv(32, 14, 14, 64, 3, 2, 1), &cuda::conv_stream_family()},
                                   {conv(32, 14, 14, 64, 3, 1, 1), &cuda::conv_shift_family()},
+                                  {conv(64, 14, 14, 64, 3, 2, 1), &cuda::conv_im2col_family()},
                                   {conv(128, 14, 14, 64, 1, 1, 0), &cuda::conv_linear_family()},
                                   {conv(128, 14, 14, 64, 1, 1, 0), &cuda::conv_mma_family()}}) {
     const ConvScene s(k, 7);

@@ -176,7 +176,6 @@ class ConvIm2col final : public FamilyOf<ConvSetting, Im2colTile> {
     if (auto why = why_no_warpgroups(target); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(ConvSetting conv, read_conv(only(r), plan, type_));
     const ConvShape& s = conv.shape;
-    if (s.open) return refuse("batch", "open", "a number: the copying unit is told of the images when a graph is captured");
     if (s.groups != 1) return refuse("groups", s.groups, 1);
     if (s.channels % 32 != 0 || s.piece != 16 || s.aligned % 16 != 0)
       return refuse("bytes a pixel, of a run, alignment", fmt::format("{}, {}, {}", s.channels, s.piece, s.aligned),
@@ -241,6 +240,10 @@ class ConvIm2col final : public FamilyOf<ConvSetting, Im2colTile> {
                      "{} octavo_sum;\n",
                      t.turns != 0, t.resident != 0, codes ? "" : fmt::format("_{}", cuda::name_of(type_)), codes ? "int" : "float");
     k.image = image_of(s, t);
+    if (s.open) {
+      k.open.name("kPixels", s.pixels());
+      k.open.name("kItems", z.items);
+    }
     const Borders borders(s);
     const std::int64_t kinds = borders.count(s);
     k.numbers += declare({{"kBorders", kinds},
