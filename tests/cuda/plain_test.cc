@@ -67,7 +67,7 @@ class PlainMistakes : public EmulatedTest {};
 bool found(std::string_view family, std::string_view from, std::string_view to) {
   const auto c = std::find_if(plain_cases().begin(), plain_cases().end(), [&](const PlainCase& p) { return p.name == family; });
   if (c == plain_cases().end()) return false;
-  for (unsigned seed = 1; seed <= 12; ++seed) {
+  for (unsigned seed = 1; seed <= 48; ++seed) {
     const std::string wrong = run(*c, seed, [&](std::string text) {
       const auto at = text.find(from);
       return at == std::string::npos ? text : text.replace(at, from.size(), to);
