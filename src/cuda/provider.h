@@ -32,8 +32,8 @@ namespace octavo::cuda {
 [[nodiscard]] Status remake_kernels(region::Plan& plan, int ordinal, int threads);
 
 /// PlanOptions::usual on a GPU: the first convolution reads the caller's planes, results are stored where they are wanted, a convolution whose
-/// parts are read apart is computed by parts, what follows moves of a linear layer's result is in its epilogue, and layers of one input in 16 bits or of codes are one product
-/// (of ViT-B/16 at batch 1 5.9 us instead of 12.3). Each was faster on every network it was measured on (docs/lab/performance-gpu.md).
+/// parts are read apart is computed by parts, and what follows moves of a linear layer's result is in its epilogue. Layers of one input, in 16 bits or of
+/// codes, are one product (of ViT-B/16 at batch 1 5.9 us instead of 12.3). Each was faster on every network it was measured on (docs/lab/performance-gpu.md).
 [[nodiscard]] std::set<std::string, std::less<>> usual_choices();
 
 /// PlanOptions::priced on a GPU: a first layer with its pooling computes rows and columns twice that tiles share, a depthwise convolution in the kernel of the

@@ -128,6 +128,27 @@ Ran run(engine::Context& context, const std::vector<ir::Tensor>& feeds) {
   return ran;
 }
 
+/// A run whose every access of memory is looked at; a fault fails the test.
+struct Judged {
+  std::vector<ir::Tensor> results;
+  std::int64_t elements = 0;  ///< that were judged
+};
+Judged judged(engine::Context& context, const std::vector<ir::Tensor>& feeds) {
+  const region::Plan& plan = context.engine().plan();
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  Judged j;
+  for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
+  for (const auto& b : plan.outputs) j.results.emplace_back(b.type);
+  for (ir::Tensor& t : j.results) out.push_back(t.mutable_bytes().data());
+  const auto report = engine::check_memory(context, in, out);
+  EXPECT_TRUE(report) << (report ? "" : report.error().message);
+  if (!report) return j;
+  for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, plan);
+  j.elements = report->elements;
+  return j;
+}
+
 /// The largest difference, and whether types and shapes are the same.
 double difference(const std::vector<ir::Tensor>& a, const std::vector<ir::Tensor>& b) {
   double worst = a.size() == b.size() ? 0 : INFINITY;
@@ -188,21 +209,13 @@ TEST(Counted, EveryElementThatCountsIsWritten) {
     const auto feeds = feeds_of(g, count, 3);
     auto want = reference::evaluate(g, feeds);
     ASSERT_TRUE(want);
-    std::vector<const void*> in;
-    std::vector<void*> out;
-    std::vector<ir::Tensor> results;
-    for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
-    for (const auto& b : planned->plan.outputs) results.emplace_back(b.type);
-    for (ir::Tensor& t : results) out.push_back(t.mutable_bytes().data());
-    const auto report = engine::check_memory(**context, in, out);
-    ASSERT_TRUE(report) << report.error().message;
-    for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, planned->plan);
-    if (count == kRoom) all = report->elements;
-    EXPECT_LE(report->elements, all) << count;
-    EXPECT_EQ(report->elements == all, count == kRoom) << count;
-    ir::cut_results(results, planned->plan.sizes);
+    Judged got = judged(**context, feeds);
+    if (count == kRoom) all = got.elements;
+    EXPECT_LE(got.elements, all) << count;
+    EXPECT_EQ(got.elements == all, count == kRoom) << count;
+    ir::cut_results(got.results, planned->plan.sizes);
     ir::cut_results(*want, g.sizes);
-    EXPECT_LT(difference(results, *want), 1e-4) << count;
+    EXPECT_LT(difference(got.results, *want), 1e-4) << count;
   }
 }
 
@@ -364,15 +377,7 @@ TEST(Counted, OnlyTheBranchThatIsTakenIsComputed) {
   for (const float p : {1.0F, -1.0F}) {  // what is left out is not written, and the rest is
     auto feeds = feeds_of_any(g, 7);
     feeds[1].mutable_data<float>()[0] = p;
-    std::vector<const void*> in;
-    std::vector<void*> out;
-    std::vector<ir::Tensor> results;
-    for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
-    for (const auto& b : planned->plan.outputs) results.emplace_back(b.type);
-    for (ir::Tensor& t : results) out.push_back(t.mutable_bytes().data());
-    const auto report = engine::check_memory(**context, in, out);
-    ASSERT_TRUE(report) << report.error().message;
-    for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, planned->plan);
+    judged(**context, feeds);
   }
   const auto report = api::check(*made, planned->graph, feeds_of_any(g, 9), {});
   ASSERT_TRUE(report) << report.error().message;
@@ -430,15 +435,7 @@ size -2 1 2
       const std::int64_t searched = (*context)->computed(search);
       EXPECT_GE(searched < 0 ? 64 : searched, count);
       EXPECT_LE(searched < 0 ? 64 : searched, std::max<std::int64_t>(count * 2, 1));
-      std::vector<const void*> in;
-      std::vector<void*> out;
-      std::vector<ir::Tensor> results;
-      for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
-      for (const auto& b : planned->plan.outputs) results.emplace_back(b.type);
-      for (ir::Tensor& t : results) out.push_back(t.mutable_bytes().data());
-      const auto report = engine::check_memory(**context, in, out);
-      ASSERT_TRUE(report) << report.error().message;
-      for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, planned->plan);
+      judged(**context, feeds);
       const auto checked = api::check(*made, planned->graph, feeds, {});
       ASSERT_TRUE(checked) << checked.error().message;
       EXPECT_TRUE(checked->ok()) << checked->first_divergence();

@@ -558,15 +558,19 @@ Epilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_
   return Emitter(tail, shape, constants_at).run();
 }
 
+std::vector<std::int32_t> with_bias(std::span<const std::int32_t> start, const Epilogue& epilogue) {
+  std::vector<std::int32_t> out(start.begin(), start.end());
+  for (std::size_t c = 0; c < out.size() && !epilogue.bias.empty(); ++c)
+    out[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(out[c]) + static_cast<std::uint32_t>(epilogue.bias[c]));
+  return out;
+}
+
 ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue, std::int64_t padded_channels) {
   const std::int64_t at = (padded_channels * 4 + 15) / 16 * 16;
   ir::Tensor out(ir::DType::u8, {at + static_cast<std::int64_t>(epilogue.constants.size())});
   std::byte* to = out.mutable_bytes().data();
-  for (std::size_t c = 0; c < start.size(); ++c) {
-    const std::uint32_t bias = epilogue.bias.empty() ? 0 : static_cast<std::uint32_t>(epilogue.bias[c]);
-    const std::uint32_t sum = static_cast<std::uint32_t>(start[c]) + bias;
-    std::memcpy(to + 4 * c, &sum, 4);
-  }
+  const std::vector<std::int32_t> sums = with_bias(start, epilogue);
+  if (!sums.empty()) std::memcpy(to, sums.data(), 4 * sums.size());
   if (!epilogue.constants.empty()) std::memcpy(to + at, epilogue.constants.data(), epilogue.constants.size());
   return out;
 }

@@ -96,6 +96,9 @@ struct Epilogue {
 /// Of a tail with a program and at least one store. `constants_at` is a multiple of 16.
 [[nodiscard]] Epilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at);
 
+/// What sums begin with, with the epilogue's bias; wraps.
+[[nodiscard]] std::vector<std::int32_t> with_bias(std::span<const std::int32_t> start, const Epilogue& epilogue);
+
 /// What a convolution's parameter "constants" holds: what the sums of each channel begin with (`start` and the bias), padded, then the
 /// channel constants of the program, as emit_epilogue expects them at 4 * padded_channels.
 [[nodiscard]] ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue,

@@ -51,8 +51,7 @@ Im2colSizes sizes_of(const ConvShape& s, const Im2colTile& t, const Target& targ
                            : std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
   z.shared = kSignalBytes + (t.resident != 0 ? z.steps * z.b : 0) + t.stages * (z.a + (t.resident != 0 ? 0 : z.b));
   z.threads = 128 * t.groups + 32;
-  constexpr std::int64_t kOfQuarter = 16384 / 32;  // registers of all lanes in a quarter of a multiprocessor
-  z.registers = std::min<std::int64_t>(kOfQuarter / parts(z.threads * t.blocks / 32, 4), 255) / 8 * 8;
+  z.registers = registers_of_thread(z.threads, t.blocks);
   return z;
 }
 

@@ -41,6 +41,11 @@ std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blo
   return std::max<std::int64_t>(at_once / tiles_n, 1) * tiles_n;
 }
 
+std::int64_t registers_of_thread(std::int64_t threads, int blocks) {
+  constexpr std::int64_t kOfQuarter = 16384 / 32, kMost = 255;  // of all lanes of a warp together; of one
+  return std::min(kOfQuarter / parts(threads * blocks / 32, 4), kMost) / 8 * 8;
+}
+
 std::string conv_parameters(const ConvShape& s) {
   return fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int") +
          (s.open ? std::string() : declare({{"kBatch", s.batch}})) +
@@ -151,9 +156,7 @@ Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kern
     ir::Tensor starts(ir::DType::s32, {static_cast<std::int64_t>(kernel.starts.size()) * shape.padded_channels});
     std::int32_t* to = starts.mutable_data<std::int32_t>().data();
     for (const auto& one : kernel.starts) {
-      for (std::size_t c = 0; c < one.size(); ++c)
-        to[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(one[c]) +
-                                          (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c])));
+      std::ranges::copy(with_bias(one, e), to);
       to += shape.padded_channels;
     }
     out.constants.push_back(std::move(starts));

@@ -23,6 +23,9 @@ namespace octavo::cuda {
 /// Blocks of a launch whose blocks take several of `items` tiles and keep one filter: a multiple of `tiles_n`.
 [[nodiscard]] std::int64_t blocks_of_filters(std::int64_t items, std::int64_t tiles_n, int blocks, const Target& target);
 
+/// That a thread can have where so many blocks of so many threads share a multiprocessor, whose warps are dealt to four quarters with registers of their own.
+[[nodiscard]] std::int64_t registers_of_thread(std::int64_t threads, int blocks);
+
 /// The shape as constants (for all that have a third dimension kInD, kInFrame, kOutD, kKernelD, ... as well): kBatch, kInH, kInW, kChannels, kOutChannels, kOutH, kOutW, kPixels, kKernelH, kKernelW, kStrideH, kStrideW,
 /// kDilationH, kDilationW, kPadTop, kPadLeft, kFillCode, kSkew, and the type octavo_offset with kInImage, kInRow, kInPixel. Of an open batch
 /// without kBatch and kPixels, which the kernel then takes as parameters as far as its text has them.

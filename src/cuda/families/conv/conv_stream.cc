@@ -108,8 +108,7 @@ StreamSizes sizes_of(const ConvShape& s, const StreamPlanes& p, const StreamTile
   z.grid = std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
   z.shared = kSignalBytes + t.stages * z.stage + t.tiles * z.slab;
   z.threads = 2 * t.pixels + 32 * (t.copiers + 1);
-  constexpr std::int64_t kOfQuarter = 16384 / 32;  // registers of all lanes in a quarter of a multiprocessor
-  z.registers = std::min<std::int64_t>(kOfQuarter / parts(z.threads * t.blocks / 32, 4), 255) / 8 * 8;
+  z.registers = registers_of_thread(z.threads, t.blocks);
   // Places that do not fit in registers are found again for every slab, a few at a time.
   constexpr std::int64_t kMostHeld = 24, kFewHeld = 8, kOthers = 64;
   const std::int64_t each = s.wide_offsets() ? 4 : 3,
