@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# test_all.sh [--only STAGE,...] [--jobs N] [--list]: everything that can be tested on this machine, in stages. A stage that fails does not stop the next ones.
-# Each stage's output is in build/test-all/STAGE.log. Ends with a table of the stages, and writes it to build/test-all/summary.txt; if every
-# stage passed or had nothing to run on, the line for docs/releases.md too. Exit code 1: a stage failed. A stage that ends with 77 was skipped: its last line says why.
+# test_all.sh [--only STAGE,...] [--again] [--jobs N] [--list]: everything that can be tested on this machine, in stages. A stage that fails does not stop the next ones. A stage that is
+# recorded as passed at this commit (tests/test-all.json) does not run again without --again or --only: after an interruption the same command goes on, and builds go on where they stopped.
+# Each stage's output is in build/test-all/STAGE.log. Ends with a table of the stages, and writes it to build/test-all/summary.txt, what passed to the record, and the record
+# to docs/releases.md (scripts/stage_record.py). Exit code 1: a stage failed. A stage that ends with 77 was skipped: its last line says why.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=build/release
 out=${OCTAVO_TEST_ALL_OUT:-build/test-all}
 jobs=$(nproc)
 only=
+again=
 
 stage_tests() { scripts/run_tests.sh "$build" "$jobs"; }
 stage_serving() { scripts/test_serving.sh "$build"; }
@@ -24,7 +26,10 @@ stage_wheels() {
 sanitizer() { scripts/build.sh "$1" "$jobs" "${@:2}" && scripts/run_tests.sh "build/$1" "$jobs"; }
 stage_asan() { sanitizer asan; }
 stage_ubsan() { sanitizer ubsan; }
-stage_tsan() { scripts/build.sh tsan "$jobs" test_engine test_api && scripts/run_tests.sh build/tsan "$jobs" -L '^(engine|api)$'; }
+stage_tsan() {
+  scripts/build.sh tsan "$jobs" test_engine test_api && scripts/sequences.sh build/tsan/tests/test_api 10000 &&
+    scripts/run_tests.sh build/tsan "$jobs" -L '^(engine|api)$'
+}
 stage_long() { make --no-print-directory test-long JOBS="$jobs"; }
 stage_fuzz() { make --no-print-directory fuzz JOBS="$jobs" FUZZ_SECONDS="${FUZZ_SECONDS:-600}"; }
 stage_aarch64() { scripts/aarch64.sh "$jobs" all; }
@@ -41,10 +46,11 @@ stages=(tests serving ray exports wheels aarch64 gpu_programs gpu long asan ubsa
 
 while (($#)); do
   case $1 in
-    --only) only=${2:?--only needs names of stages}; shift 2 ;;
+    --only) only=${2:?--only needs names of stages}; again=1; shift 2 ;;
+    --again) again=1; shift ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift 2 ;;
     --list) printf '%s\n' "${stages[@]}"; exit 0 ;;
-    *) echo "error: test_all: \"$1\" is no option; known are --only STAGE,..., --jobs N and --list" >&2; exit 2 ;;
+    *) echo "error: test_all: \"$1\" is no option; known are --only STAGE,..., --again, --jobs N and --list" >&2; exit 2 ;;
   esac
 done
 chosen=("${stages[@]}")
@@ -55,21 +61,27 @@ if [[ -n $only ]]; then
   done
 fi
 
-# What a log counts: "N passed, N failed, N skipped" of scripts/test_summary.py, or pytest's last line.
+# What a log counts: "N passed, N failed, N skipped" of scripts/test_summary.py, or pytest's last line; without either, its last line.
 counts_of() {
-  grep -oE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|([0-9]+ (failed|passed|skipped|deselected|errors?|warnings?)(, )?)+ in [0-9.]+s' "$1" | tail -n 1 | sed -E 's/ in [0-9.]+s$//'
+  grep -oE '[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|([0-9]+ (failed|passed|skipped|deselected|errors?|warnings?)(, )?)+ in [0-9.]+s' "$1" | tail -n 1 | sed -E 's/ in [0-9.]+s$//' | grep . ||
+    tail -n 1 "$1" | cut -c 1-150
 }
 mkdir -p "$out"
 summary=$out/summary.txt
-commit=$(git rev-parse --short HEAD)$([[ -z $(git status --porcelain --untracked-files=no) ]] || echo ' with changes that are not committed')
-machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo "no GPU")"
-has=$(.venv/bin/python scripts/skips.py "$build" | sed -n 's/^has: //p')
-printf 'test-all of %s on %s (%s)\n%-14s %-8s %8s  %s\n' "$commit" "$machine" "$has" stage result seconds counts | tee "$summary"
+python=.venv/bin/python
+[[ -x $python ]] || python=python3
+record() { "$python" scripts/stage_record.py "$@"; }
+has=$("$python" scripts/skips.py "$build" | sed -n 's/^has: //p')
+printf 'test-all of %s (%s)\n%-14s %-8s %8s  %s\n' "$(record commit)" "$has" stage result seconds counts | tee "$summary"
 failed=0 skipped=()
 for name in "${chosen[@]}"; do
   began=$SECONDS
   code=0
-  (set -e; "stage_$name") >"$out/$name.log" 2>&1 </dev/null || code=$?
+  if [[ -z $again ]] && record passed "$name"; then
+    printf '%-14s %-8s %8d  %s\n' "$name" before 0 "passed at this commit before" | tee -a "$summary"
+    continue
+  fi
+  "stage_$name" >"$out/$name.log" 2>&1 </dev/null || code=$?
   result=passed counts=$(counts_of "$out/$name.log")
   if ((code == 77)); then
     result=skipped counts=$(tail -n 1 "$out/$name.log")
@@ -78,14 +90,16 @@ for name in "${chosen[@]}"; do
     result=FAILED counts="${counts:+$counts; }exit code $code, $out/$name.log"
     failed=1
   fi
+  [[ $result != passed ]] || record add "$name" $((SECONDS - began)) "$counts" "$has" | sort -u
   printf '%-14s %-8s %8d  %s\n' "$name" "$result" $((SECONDS - began)) "$counts" | tee -a "$summary"
   ((code == 0 || code == 77)) || tail -n 15 "$out/$name.log" | sed 's/^/    /'
 done
 if ((failed)); then
   echo "test-all: failed" | tee -a "$summary"
-elif [[ -z $only ]]; then
-  echo "for docs/releases.md: | $commit | $(date +%F) | $machine | $has | all${skipped[*]:+ but ${skipped[*]}} |" | tee -a "$summary"
-else
+elif [[ -n $only ]]; then
   echo "test-all: the chosen stages passed; a release needs all of them" | tee -a "$summary"
+else
+  echo "test-all: all stages passed${skipped[*]:+ but ${skipped[*]}, which this machine cannot run}" | tee -a "$summary"
 fi
+record page
 exit $failed

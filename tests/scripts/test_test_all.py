@@ -1,12 +1,18 @@
-"""scripts/test_all.sh over stages that are stubs: what it counts, that it goes on after a failure, and when it prints the row for docs/releases.md."""
+"""scripts/test_all.sh over stages that are stubs: what it counts, that it goes on after a failure, what it records, and that docs/releases.md shows the record."""
+import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import stage_record  # noqa: E402
+
 PASSES = {"run_tests.sh": "echo 5 passed, 0 failed, 2 skipped", "test_serving.sh": "echo '== 8 passed, 1 skipped in 2.30s =='", "test_ray.sh": "echo '5 passed in 1.00s'",
           "aarch64.sh": "echo 'skipped: no aarch64-linux-gnu-g++'; exit 77"}
 
@@ -14,11 +20,21 @@ PASSES = {"run_tests.sh": "echo 5 passed, 0 failed, 2 skipped", "test_serving.sh
 @pytest.fixture
 def tree(tmp_path):
     (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts/test_all.sh", tmp_path / "scripts")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "source").write_text("a")
+    (tmp_path / ".gitignore").write_text("/build/\n")
+    (tmp_path / "docs/releases.md").write_text("<!-- stages:begin -->\n<!-- stages:end -->\n")
+    for name in ("test_all.sh", "stage_record.py"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     for name, body in PASSES.items():
         stub(tmp_path, name, body)
-    subprocess.run("git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a", shell=True, cwd=tmp_path, check=True)
+    commit(tmp_path)
     return tmp_path
+
+
+def commit(tree):
+    subprocess.run("git init -q && git add -A && git -c user.name=a -c user.email=a@b commit -q -m a", shell=True, cwd=tree, check=True)
 
 
 def stub(tree, name, body):
@@ -26,19 +42,25 @@ def stub(tree, name, body):
     (tree / "scripts" / name).chmod(0o755)
 
 
-def run(tree, *args):
-    return subprocess.run([tree / "scripts/test_all.sh", "--jobs", "1", *args], capture_output=True, text=True, check=False, cwd=tree)
+def run(tree, *args, **environment):
+    bare = {k: v for k, v in os.environ.items() if k not in stage_record.SHORTER and k not in ("OCTAVO_COMMIT", "OCTAVO_TEST_RECORD")}
+    return subprocess.run([tree / "scripts/test_all.sh", "--jobs", "1", *args], capture_output=True, text=True, check=False, cwd=tree, env={**bare, **environment})
+
+
+def recorded(tree):
+    file = tree / "tests/test-all.json"
+    return {e["stage"]: e for e in json.loads(file.read_text())} if file.exists() else {}
 
 
 def rows(done):
-    return {m[1]: (m[2], m[3]) for m in re.finditer(r"^(\w+) +(passed|FAILED|skipped) +\d+  (.*)$", done.stdout, re.M)}
+    return {m[1]: (m[2], m[3]) for m in re.finditer(r"^(\w+) +(passed|before|FAILED|skipped) +\d+  (.*)$", done.stdout, re.M)}
 
 
 def test_stages_that_pass(tree):
     done = run(tree, "--only", "tests,serving,ray,aarch64")
     assert rows(done) == {"tests": ("passed", "5 passed, 0 failed, 2 skipped"), "serving": ("passed", "8 passed, 1 skipped"), "ray": ("passed", "5 passed"),
                           "aarch64": ("skipped", "skipped: no aarch64-linux-gnu-g++")}
-    assert done.returncode == 0 and "for docs/releases.md" not in done.stdout  # not all stages
+    assert done.returncode == 0 and "a release needs all of them" in done.stdout
     assert (tree / "build/test-all/summary.txt").read_text().count("passed") > 3 and (tree / "build/test-all/ray.log").read_text() == "5 passed in 1.00s\n"
 
 
@@ -49,16 +71,56 @@ def test_a_stage_that_fails_does_not_stop_the_next(tree):
     assert done.returncode == 1 and "    the reason\n" in done.stdout and done.stdout.endswith("test-all: failed\n")
 
 
-def test_a_row_for_the_release_page(tree):
-    """With every stage and none that failed; the row names the commit and what was skipped."""
+def test_what_passed_is_recorded_and_not_run_again(tree):
+    """Until something but the record and its page changes."""
     text = (tree / "scripts/test_all.sh").read_text()
-    stub(tree, "test_all.sh", re.sub(r"^stages=\(.*\)$", "stages=(tests aarch64)", text, flags=re.M).removeprefix("#!/usr/bin/env bash\n"))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=tree, capture_output=True, text=True, check=True).stdout.strip()
+    stub(tree, "test_all.sh", re.sub(r"^stages=\(.*\)$", "stages=(tests ray aarch64)", text, flags=re.M).removeprefix("#!/usr/bin/env bash\n"))
+    stub(tree, "test_ray.sh", "exit 3")
+    commit(tree)
+    assert rows(run(tree))["ray"][0] == "FAILED"
+    head = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=tree, capture_output=True, text=True, check=True).stdout.strip()
+    assert set(recorded(tree)) == {"tests"} and recorded(tree)["tests"]["commit"] == head and recorded(tree)["tests"]["counts"] == "5 passed, 0 failed, 2 skipped"
+    page = (tree / "docs/releases.md").read_text()
+    assert f"| `tests` | {head} | " in page and "| `ray` | never recorded |" in page and "No commit has passed every stage yet." in page
+    commit(tree)  # the record and the page alone
+    stub(tree, "test_ray.sh", "echo '5 passed in 1.00s'")
+    commit(tree)
+    assert rows(run(tree))["tests"][0] == "passed", "another commit"
+    commit(tree)
+    stub(tree, "run_tests.sh", "echo not called; exit 9")
+    subprocess.run(["git", "update-index", "--assume-unchanged", "scripts/run_tests.sh"], cwd=tree, check=True)
     done = run(tree)
-    assert done.returncode == 0 and re.search(rf"^for docs/releases.md: \| {commit} \| .* \| all but aarch64 \|$", done.stdout, re.M)
-    stub(tree, "run_tests.sh", "exit 3")
-    done = run(tree)
-    assert done.returncode == 1 and "for docs/releases.md" not in done.stdout
+    assert {name: row[0] for name, row in rows(done).items()} == {"tests": "before", "ray": "before", "aarch64": "skipped"}
+    assert "all stages passed but aarch64, which this machine cannot run" in done.stdout and done.returncode == 0
+    assert rows(run(tree, "--again"))["tests"][0] == "FAILED" and rows(run(tree, "--only", "tests"))["tests"][0] == "FAILED"
+
+
+def test_what_is_not_recorded(tree):
+    """A tree with changes, and stages that variables made shorter."""
+    done = run(tree, "--only", "ray", FUZZ_SECONDS="5")
+    assert rows(done)["ray"][0] == "passed" and "not recorded: FUZZ_SECONDS may make stages shorter" in done.stdout and recorded(tree) == {}
+    (tree / "source").write_text("b")
+    done = run(tree, "--only", "ray")
+    assert rows(done)["ray"][0] == "passed" and "not recorded: changes are not committed (source)" in done.stdout and recorded(tree) == {}
+    assert run(tree, "--only", "ray", OCTAVO_COMMIT="0123456").returncode == 0 and recorded(tree)["ray"]["commit"] == "0123456"  # as where there is no checkout
+
+
+def test_records_of_other_machines(tree):
+    """The last of each stage and machine stay; a commit that has every stage is named."""
+    def entry(stage, commit_, date, machine="a"):
+        return {"stage": stage, "commit": commit_, "date": date, "machine": machine, "has": "", "seconds": 90, "counts": "5 passed"}
+    (tree / "tests/test-all.json").write_text(json.dumps([entry("asan", "1111111", "2026-01-01 10:00"), entry("ray", "2222222", "2026-01-02 10:00")]))
+    (tree / "other.json").write_text(json.dumps([entry("asan", "2222222", "2026-01-02 09:00"), entry("asan", "1111111", "2026-01-01 11:00", "b")]))
+    subprocess.run([sys.executable, tree / "scripts/stage_record.py", "merge", "other.json"], cwd=tree, check=True, env={k: v for k, v in os.environ.items() if k != "OCTAVO_TEST_RECORD"})
+    found = json.loads((tree / "tests/test-all.json").read_text())
+    assert [(e["stage"], e["machine"], e["commit"]) for e in found] == [("asan", "a", "2222222"), ("asan", "b", "1111111"), ("ray", "a", "2222222")]
+    assert stage_record.table(["asan", "ray"], found).startswith("Every stage has passed at 2222222.\n") and "| 1.5 | 5 passed |" in stage_record.table(["ray"], found)
+    assert stage_record.table(["asan", "fuzz"], found).startswith("No commit has passed every stage yet.\n")
+
+
+def test_the_release_page_shows_the_record():
+    text = (ROOT / "docs/releases.md").read_text(encoding="utf-8")
+    assert stage_record.page(text) == text, "run scripts/stage_record.py page"
 
 
 def test_unknown_stages(tree):
