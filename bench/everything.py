@@ -79,7 +79,7 @@ class Run:
         fill = {"work": a.work, "seconds": a.seconds, "rounds": a.rounds, "left": max(10, int(self.left()) - 15), "minutes": max(0.1, self.left() / 60 - 0.7), "json": self.json(step),
                 "octavo": a.octavo, "build": pathlib.Path(a.octavo).resolve().parents[1], "data": os.environ.get("OCTAVO_TEST_DATA", str(ROOT / "../shared"))}
         words = [w.format(**fill) for w in step.words]
-        words += [] if step.script in ("accuracy.py", "gpu_networks.py", "gpu_transformers.py") else ["--octavo", str(a.octavo)]
+        words += [] if step.script in ("accuracy.py", "gpu_networks.py", "gpu_transformers.py", "serve_text.py") else ["--octavo", str(a.octavo)]
         environment = {**os.environ, **step.environment, "OCTAVO_RECORDS": str(figures.RECORDS), "PYTHONUNBUFFERED": "1",
                        "OCTAVO_RECORD_COMMAND": said or command_of(step, fill, a.rounds), "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), python_of(a)]))}
         self.prepare(step)

@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CAP = {"OCTAVO_CPU": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 PEERS = ("onnx", "onnxruntime", "openvino")
 GPU = ("onnx", "torch", "torchvision", "transformers", "onnxruntime")
+SERVING = ("uvicorn", "starlette", "httptools", "orjson", "prometheus_client")
 NETWORKS = ("vit_b_16:64", "bert128:32", "efficientnet_b0:32", "mobilenet_v3_large:8", "vit_b_16:1", "bert128:1", "convnext_tiny:8", "inception_v3:8", "swin_t:1", "densenet121:8")
 
 NETS = ("resnet50", "mobilenet_v2", "yolov8n", "unet")
@@ -22,6 +23,7 @@ BFLOAT16 = ("resnet50", "mobilenet_v2,unet_small", "yolox", "_like")
 
 PARITY = ("resnet50", "mobilenet_v2", "resnet20", "yolox_nano")
 
+# importance: the smallest first. 1 and 2: what README shows; then the pages of each kind of machine; then pages of their own.
 # words: what the script is called with; {work}, {seconds}, {rounds}, {left} are filled in. by_round: the script adds one round a call to its --json. lanes: networks that may be measured
 # beside each other where there are cores.
 Step = collections.namedtuple("Step", "record importance minutes script words needs by_round environment cpus lanes", defaults=((), False, {}, None, ()))
@@ -40,7 +42,7 @@ def cpu_steps(name, cores, cpus, minor):
     forms = ["--forms", "residual,outputs,inputs,uint8,float,bfloat16"]
     trained, few = ",".join(TRAINED), cores <= 2
     steps = [
-        Step(f"int8-threads-{name}", 5, 4, "peers.py", [*peers, "--configs", f"{threads}x1", "--forms", "residual,outputs,inputs,uint8", "--no-agree"], PEERS, True,
+        Step(f"int8-threads-{name}", 6, 4, "peers.py", [*peers, "--configs", f"{threads}x1", "--forms", "residual,outputs,inputs,uint8", "--no-agree"], PEERS, True,
              lanes=NETS if few else ()),
         Step(f"float-threads-{name}", 7, 4, "floats.py", [*peers, "--threads", threads, "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED if few else ()),
     ]
@@ -48,9 +50,9 @@ def cpu_steps(name, cores, cpus, minor):
         bfloat16 = ["--precision", "bf16", "--nets", ",".join(BFLOAT16)]
         steps += [
             Step(f"int8-{name}", 1, 9, "peers.py", [*peers, "--configs", "1x1", *forms, "--no-agree"], PEERS, True, lanes=NETS),
-            Step(f"float-{name}", 2, 5, "floats.py", [*peers, "--threads", "1", "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED),
+            Step(f"float-{name}", 3, 5, "floats.py", [*peers, "--threads", "1", "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED),
             Step(f"bfloat16-{name}", 3, 3, "floats.py", [*peers, "--threads", "1", *bfloat16], (*PEERS, "PIL"), True, lanes=BFLOAT16),
-            Step(f"parity-{name}", 3, 6, "parity.py", ["--models", "{work}/parity", "--json", "{json}", "--nets", ",".join(PARITY), "--threads", "1", "--pairs", "12", "--seconds", "0.1",
+            Step(f"parity-{name}", 2, 6, "parity.py", ["--models", "{work}/parity", "--json", "{json}", "--nets", ",".join(PARITY), "--threads", "1", "--pairs", "12", "--seconds", "0.1",
                                                       "--only-styles", "--no-check", "--minutes", "{minutes}"], ("onnx", "onnxruntime")),
             Step(f"precisions-{name}", 5, 2, "precisions.py", ["--models", "{work}/models", "--nets", "resnet50,mobilenet_v2", "-s", "{seconds}", "-r", "{rounds}"], ("onnx",)),
             Step(f"build-times-{name}", 4, 2, "build_times.py", ["measure", "{work}/build_times.json", "--models", "{work}/models", "--only", "mobilenetv2,yolox,unet_small,ppocrv3_det_op14,resnet50"], ("onnx", "onnxruntime")),
@@ -67,7 +69,7 @@ def cpu_steps(name, cores, cpus, minor):
 def capped_steps(cpus):
     """What AVX2 alone gives, beside OpenVINO held to it."""
     common = ["--models", "{work}/models", "--seconds", "{seconds}"]
-    steps = [Step("int8-avx2-2", 6, 5, "peers.py", [*common, "--configs", "1x1", "--forms", "residual,outputs,inputs,uint8", "--peers", "octavo,openvino", "--no-agree"], PEERS, True),
+    steps = [Step("int8-avx2-2", 5, 5, "peers.py", [*common, "--configs", "1x1", "--forms", "residual,outputs,inputs,uint8", "--peers", "octavo,openvino", "--no-agree"], PEERS, True),
              Step("float-avx2-2", 7, 3, "floats.py", [*common, "--threads", "1", "--nets", "mobilenetv,resnet20,yolox,nanodet,unet_small,ppocr,bert_like,vit_like", "--engines", "octavo,openvino"],
                   (*PEERS, "PIL"), True)]
     return [s._replace(cpus=cpus, environment=CAP) for s in steps]
@@ -79,6 +81,9 @@ def other_steps(cpus):
     steps = [Step("dynamic-products", 9, 5, "dynamic_products.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "0.05", "--work", "{work}/dynamic"], PEERS),
              Step("neighbours-epyc", 9, 10, "neighbours.py", ["--cores", "2", "--loads", "0,1,2,4", "--seconds", "0.3", "--models", "{work}/neighbours"], PEERS, True),
              Step("packaged", 9, 12, "packaged.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "{seconds}", "--work", "{work}/packaged"], (*PEERS, *packages))]
+    text = ["--requests", "3000", "--layers", "2", "--work", "{work}"]
+    steps += [Step("serve-text-octavo", 8, 4, "serve_text.py", text, ("octavo", "onnx", *SERVING)),
+              Step("serve-text-onnxruntime", 8, 4, "serve_text.py", [*text, "--runtime", "onnxruntime"], ("octavo", "onnx", "onnxruntime", *SERVING))]
     if (HERE.parent / "build/quantizers").is_dir():  # what bench/quantizers.py prepare and quantize left
         steps.append(Step("quantizers", 10, 70, "quantizers.py", ["measure", "--threads", "2,1", "--rounds", "{rounds}", "--seconds", "0.2", "--resume"], PEERS))
     return [s._replace(cpus=cpus) for s in steps]

@@ -354,6 +354,7 @@ class Good:
 
     def __init__(self, protocol, port):
         self.protocol, self.port, self.counts, self.slowest, self.stopped = protocol, port, collections.Counter(), 0.0, False
+        self.reasons = collections.Counter()  # of refusals
         self.body = json_request("mean") + bytes(INPUT)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -371,15 +372,20 @@ class Good:
                 connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
                 with contextlib.closing(connection):
                     connection.request("POST", "/v2/models/m/infer", self.body, {"Inference-Header-Content-Length": str(len(self.body) - INPUT)})
-                    status = connection.getresponse().status
-                    return "ok" if status == 200 else "refused"
+                    response = connection.getresponse()
+                    if response.status != 200:
+                        self.reasons[f"HTTP {response.status}: {response.read(200).decode(errors='replace')}"] += 1
+                    return "ok" if response.status == 200 else "refused"
             grpc = importlib.import_module("grpc")
             with grpc.insecure_channel(f"127.0.0.1:{self.port}", [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]) as channel:
                 channel.unary_unary(INFER)(message(), timeout=10)
             return "ok"
         except Exception as e:
             text = str(e)
-            return "none" if "DEADLINE" in text or "timed out" in text else "refused"
+            if "DEADLINE" in text or "timed out" in text:
+                return "none"
+            self.reasons[f"{self.protocol}: {text.splitlines()[0][:80]} {getattr(e, 'details', lambda: '')()}"[:250]] += 1
+            return "refused"
 
 
 def resident(pid):
@@ -401,7 +407,7 @@ def main():
     p.add_argument("--options", default="", help="more options of octavo serve, divided by spaces")
     a = p.parse_args()
     attacks = [f for f in (OF_GRPC if a.grpcio else ATTACKS) if not a.only or f.__name__ in a.only.split(",")]
-    rows, ended = collections.OrderedDict(), None
+    rows, ended, reasons, stalled = collections.OrderedDict(), None, collections.Counter(), 0.0
     with tempfile.TemporaryDirectory() as folder:
         network(f"{folder}/m.onnx")
 
@@ -430,7 +436,10 @@ def main():
                     attacker = multiprocessing.Process(target=attack, args=(http_port, grpc_port, until), daemon=True)
                     attacker.start()
                     good = [Good("grpc", grpc_port)] + ([] if a.grpcio else [Good("http", http_port)])
+                    looked = time.monotonic()
                     while time.monotonic() < until + 2:
+                        stalled = max(stalled, time.monotonic() - looked)
+                        looked = time.monotonic()
                         now = resident(server.pid)
                         row["peak"] = max(row["peak"], now)
                         if now > a.most_gb * 2**30 or now == 0:
@@ -442,6 +451,7 @@ def main():
                         one.thread.join(11)
                         row[one.protocol].update(one.counts)
                         row["slowest"] = max(row["slowest"], one.slowest)
+                        reasons.update({f"{attack.__name__}: {reason}": n for reason, n in one.reasons.items()})
                     attacker.kill()
                     attacker.join(5)
                     row["turns"] += 1
@@ -463,7 +473,9 @@ def main():
     for name, row in rows.items():
         three = ["" if not row[k] else ", ".join(str(row[k][w]) for w in ("ok", "refused", "none")) for k in ("http", "grpc")]
         print(f"| {name.replace('_', ' ')} | {row['turns']} | {row['peak'] >> 20}{' (ended)' if row['killed'] else ''} | {three[0]} | {three[1]} | {row['slowest']:.1f} |")
-    print(f"\nresident memory at the end: {(ended or 0) >> 20} MB")
+    print(f"\nresident memory at the end: {(ended or 0) >> 20} MB; this script was itself stopped for {stalled:.1f} s at most, which its times include")
+    for reason, n in reasons.most_common():
+        print(f"refused {n}: {reason}")
 
 
 if __name__ == "__main__":

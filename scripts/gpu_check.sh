@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 mode=${1:-run}
 dir=${2:-build-gpu}
-programs="octavo_gpu_epilogue_check octavo_gpu_matmul octavo_gpu_rows octavo_gpu_attention"
+programs="octavo_gpu_epilogue_check octavo_gpu_matmul octavo_gpu_rows octavo_gpu_attention octavo_gpu_plain octavo_gpu_linear octavo_gpu_conv octavo_gpu_networks"
 case $mode in
   build)
     build=build/release
@@ -53,12 +53,17 @@ case $mode in
     }
     # shellcheck disable=SC2086
     {
-      step rows 60 $ours "$work/bin/octavo_gpu_rows" check 120
-      lines=40 step row-times 60 $ours "$work/bin/octavo_gpu_rows" time 8
-      step attention 60 $ours "$work/bin/octavo_gpu_attention" check 60
+      step rows 45 $ours "$work/bin/octavo_gpu_rows" check 120
+      step attention 45 $ours "$work/bin/octavo_gpu_attention" check 60
+      step products 45 $ours "$work/bin/octavo_gpu_matmul" check 100
+      step plain 45 $ours "$work/bin/octavo_gpu_plain" check 10
+      step linear 45 $ours "$work/bin/octavo_gpu_linear" check 40
+      step convolutions 45 $ours "$work/bin/octavo_gpu_conv" check 40
+      step networks 45 $ours "$work/bin/octavo_gpu_networks" 1 100 40
+      step epilogues 30 $ours "$work/bin/octavo_gpu_epilogue_check"
+      [ "$status" -eq 0 ] && echo "== all kernels checked are right"
+      lines=40 step row-times 30 $ours "$work/bin/octavo_gpu_rows" time 8
       lines=20 step attention-times 30 $ours "$work/bin/octavo_gpu_attention" time
-      step products 60 $ours "$work/bin/octavo_gpu_matmul" check 100
-      [ ! -x "$work/bin/octavo_gpu_epilogue_check" ] || step epilogues 30 $ours "$work/bin/octavo_gpu_epilogue_check"
       lines=70 step transformers 260 python3 bench/gpu_transformers.py "$work" --out "$out" --seconds 240
       lines=90 step product-times 90 $ours "$work/bin/octavo_gpu_matmul" time 6
     }

@@ -33,10 +33,13 @@ stage_tsan() {
 stage_long() { make --no-print-directory test-long JOBS="$jobs"; }
 stage_fuzz() { make --no-print-directory fuzz JOBS="$jobs" FUZZ_SECONDS="${FUZZ_SECONDS:-600}"; }
 stage_aarch64() { scripts/aarch64.sh "$jobs" all; }
-# Every program of tests/cuda/gpu is compiled and linked, and packed as scripts/gpu_check.sh carries it to a machine with a GPU.
+# Every program for a machine with a GPU (targets octavo_gpu_NAME) is compiled and linked, and packed as scripts/gpu_check.sh carries it there.
 stage_gpu_programs() {
-  cmake --build "$build" -j "$jobs" --target octavo_gpu_epilogue_check octavo_gpu_conv octavo_gpu_engine octavo_gpu_networks octavo_gpu_matmul &&
-    scripts/gpu_check.sh build build/test-all/gpu
+  local programs
+  mapfile -t programs < <(cmake --build "$build" --target help | grep -oE '\boctavo_gpu_[a-z_]+: phony' | cut -d: -f1 | sort -u)
+  ((${#programs[@]} >= 8)) || { echo "error: only ${#programs[@]} programs octavo_gpu_NAME are known to $build: ${programs[*]}"; return 1; }
+  cmake --build "$build" -j "$jobs" --target "${programs[@]}" && scripts/gpu_check.sh build build/test-all/gpu &&
+    echo "${#programs[@]} programs: ${programs[*]#octavo_gpu_}"
 }
 stage_gpu() {
   compgen -G '/dev/nvidia[0-9]*' >/dev/null || { echo "skipped: no GPU"; return 77; }

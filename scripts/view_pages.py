@@ -1,8 +1,9 @@
-"""The pages of docs/view.md, their sizes, load times and pictures: view_pages.py [--build DIR] [--data DIR] [--pictures DIR] [NAME...]
+"""The pages of docs/view.md, their sizes, load times and pictures: view_pages.py [--build DIR] [--data DIR] [--models DIR] [--pictures DIR] [NAME...]
 
 Builds the page of each network with `octavo view`, opens it in headless Chromium (Debian: chromium, chromium-driver; Python: selenium), and
 prints a row of the table in docs/view.md: regions, ONNX nodes, size of the page, seconds until it is drawn (median of three). --pictures:
-also writes a PNG of each into this folder. Networks that need DIR of the test data are left out, with a word on stderr, where it is not there.
+also writes a PNG of each into this folder; times in them are of this machine, which should have no other work. --models: keeps the quantized networks
+there, where bench/ keeps its own (build/everything/parity), so that they are not made again. Networks that need DIR of the test data are left out, with a word on stderr, where it is not there.
 """
 import argparse
 import io
@@ -33,10 +34,11 @@ def chain(path, layers):
     return make(path, layers)
 
 
-def resnet50(folder, data):
-    """Of the test data's own generator: seeded weights, float."""
-    subprocess.run([sys.executable, data / "bench/zoo.py", folder], check=True, stdout=subprocess.DEVNULL)
-    return folder / "resnet50.onnx"
+def quantized(net, folder):
+    """With Q/DQ pairs behind each layer; resnet50 has seeded weights."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import networks as bench
+    return bench.explicit_model(argparse.Namespace(models=folder), net, "outputs")
 
 
 def networks(data, folder):
@@ -45,9 +47,9 @@ def networks(data, folder):
         "digits": lambda: ([DIGITS / "digits_qdq.onnx", "--profile"], [CLICK.format(3)]),
         "side-by-side": lambda: ([DIGITS / "digits_qdq.onnx", "--beside", DIGITS / "digits_fp32.onnx", "--profile"], [CLICK.format(3)]),
         "300-regions": lambda: ([chain(folder / "chain.onnx", 300)], [CLICK.format(150), TAB.format("memory")]),
-        "yolox-nano": lambda: ([data / "models/yolox_nano_416.onnx", "--profile"], [CLICK.format(48), TAB.format("memory")]),
+        "yolox-nano": lambda: ([quantized("yolox_nano", folder), "--profile"], [CLICK.format(48), TAB.format("memory")]),
         "mobilenet-v2": lambda: ([data / "models/mobilenetv2_qdq_perchannel_s8.onnx", "--profile"], [CLICK.format(9), TAB.format("regions")]),
-        "resnet50": lambda: ([resnet50(folder, data), "--profile"], [CLICK.format(20), TAB.format("memory")]),
+        "resnet50": lambda: ([quantized("resnet50", folder), "--profile"], [CLICK.format(20), TAB.format("memory")]),
     }
     return made
 
@@ -76,6 +78,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared")))
+    parser.add_argument("--models", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
@@ -83,7 +86,7 @@ def main():
         folder = pathlib.Path(temporary)
         driver = browser()
         print("| network | regions | ONNX nodes | page | drawn after |\n|---|---|---|---|---|")
-        made = networks(args.data, folder)
+        made = networks(args.data, (args.models or folder).resolve())
         for name in args.names or made:
             if name not in made:
                 sys.exit(f"error: no network {name!r}; there are {', '.join(made)}")

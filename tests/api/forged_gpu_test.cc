@@ -16,6 +16,7 @@
 #include "engine/set.h"
 #include "ir/text.h"
 #include "plan/plan.h"
+#include "support/costs.h"
 #include "support/forger.h"
 #include "support/placement.h"
 
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 using engine::Engine;
 using engine::Section;
 
-const cuda::Target kTarget{"sm_80", 108, 163 * 1024};
+const cuda::Target kTarget{"sm_80", 108, 163 * 1024}, kHopper{"sm_90a", 132, 227 * 1024};
 Result<std::string> as_text(std::string_view t) {
   return std::string(t);  // the emulation runs texts
 }
@@ -43,14 +44,15 @@ class ForgedGpuEngine : public EmulatedTest {
     fs::remove_all(folder_, ignored);
   }
 
-  std::shared_ptr<const Engine> build(const ir::Graph& graph) const {
-    plan::PlanOptions how;
+  std::shared_ptr<const Engine> build(const ir::Graph& graph) const { return build(graph, *provider_, {}, device_.get()); }
+  static std::shared_ptr<const Engine> build(const ir::Graph& graph, const region::Provider& provider, plan::PlanOptions how,
+                                             const region::Device* device) {
     how.usual = cuda::usual_choices(), how.priced = cuda::priced_choices();
-    auto planned = plan::make_plan(graph, {provider_.get()}, how);
+    auto planned = plan::make_plan(graph, {&provider}, how);
     if (!planned) return nullptr;  // an operator that no kernel computes
     region::Plan* const plan = &planned->plan;
-    EXPECT_TRUE(provider_->finish({&plan, 1}, 1));
-    auto e = Engine::create(std::move(planned->plan), {provider_.get()}, "", {device_.get()});
+    EXPECT_TRUE(provider.finish({&plan, 1}, 1));
+    auto e = Engine::create(std::move(planned->plan), {&provider}, "", {device});
     EXPECT_TRUE(e) << e.error().message;
     return e ? *e : nullptr;
   }
@@ -79,10 +81,10 @@ class ForgedGpuEngine : public EmulatedTest {
     return *file;
   }
   /// The plan of a file with kernels made anew.
-  static Result<region::Plan> remade(const engine::EngineFile& file) {
+  static Result<region::Plan> remade(const engine::EngineFile& file, const cuda::Target& target = kTarget) {
     OCTAVO_TRY(const auto parts, file.parts());
     OCTAVO_TRY(region::Plan plan, engine::plan_with_constants(parts.at(0), "forged"));
-    OCTAVO_CHECK(cuda::remake_kernels(plan, kTarget, as_text, 1));
+    OCTAVO_CHECK(cuda::remake_kernels(plan, target, as_text, 1));
     return plan;
   }
   std::vector<ir::Graph> graphs() const {
@@ -94,9 +96,32 @@ class ForgedGpuEngine : public EmulatedTest {
     return out;
   }
 
+  /// Convolutions whose rows the copying unit gathers, on a GPU that has one: their launches hold images.
+  std::shared_ptr<const Engine> with_images() const {
+    auto graph = ir::parse(R"(
+graph "images"
+x = input : f32[2,32,9,7]
+q = view x q=u8(0.03,128) from {"q"}
+w1 = constant s8[64,32,3,3] q=s8(0.02,0) seed:1
+w2 = constant s8[64,64,3,3] q=s8(0.02,0) seed:2
+a = conv q w1 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[2,2]} from {"a"}
+ar = relu a from {"relu"}
+av = view ar q=u8(0.3,0) from {"av"}
+b = conv av w2 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"b"}
+bv = view b q=u8(3.0,128) from {"bv"}
+output bv
+)");
+    EXPECT_TRUE(graph) << graph.error().message;
+    PreferFamily costs("im2col");
+    plan::PlanOptions how;
+    how.costs = &costs, how.effort = 1;
+    return graph ? build(*graph, *hopper_, how, device_.get()) : nullptr;
+  }
+
   fs::path folder_;
   std::unique_ptr<const region::Device> device_ = emulated_device();
-  std::unique_ptr<const region::Provider> provider_ = cuda::make_provider(kTarget, as_text);
+  std::unique_ptr<const region::Provider> provider_ = cuda::make_provider(kTarget, as_text),
+                                          hopper_ = cuda::make_provider(kHopper, as_text);
 };
 
 /// Kernels made anew from a file are those that the build made, though the file has no weights but packed ones: the same launches and texts.
@@ -151,6 +176,46 @@ TEST_F(ForgedGpuEngine, CodeAndLaunchesOfTheFileAreNotUsed) {
   EXPECT_TRUE(ir::same_bytes((*expected)[0], (*actual)[0]));
 }
 
+/// Every number of a launch with images, at its limits and beyond: what an image says lies inside of its tensor's buffer, or the file is refused. Kernels made
+/// anew do not read any of it.
+TEST_F(ForgedGpuEngine, ImagesOfLaunches) {
+  const auto engine = with_images();
+  ASSERT_NE(engine, nullptr);
+  const ForgedParts good = parts_of(*engine);
+  ASSERT_TRUE(Engine::load_all(file_of(good), {hopper_.get()}, {device_.get()}));
+  int images = 0, refused = 0, loaded = 0;
+  for (std::size_t r = 0; r < good.plan["regions"].size(); ++r) {
+    const std::string text = good.plan["regions"][r]["launch"];
+    if (text.find("\"images\"") == std::string::npos) continue;
+    ++images;
+    const json flat = json::parse(text).flatten();
+    for (const auto& [path, was] : flat.items()) {
+      if (!was.is_number_integer()) continue;
+      const auto v = was.get<std::int64_t>();
+      for (const std::int64_t to :
+           {v + 1, v - 1, v * 2, -v - 1, std::int64_t{INT32_MAX}, std::int64_t{INT32_MIN}, (std::int64_t{1} << 32) + v,
+            (std::int64_t{1} << 32) - 1, std::int64_t{1} << 31, INT64_MAX, INT64_MIN, INT64_MAX - v}) {
+        json other = flat;
+        other[path] = to;
+        ForgedParts p = good;
+        p.plan["regions"][r]["launch"] = other.unflatten().dump();
+        const auto all = Engine::load_all(file_of(p), {hopper_.get()}, {device_.get()});
+        ++(all ? loaded : refused);
+        const bool far = to < INT32_MIN || to > INT32_MAX;
+        if (far && path.find("/parameters/") != std::string::npos && was != 0) EXPECT_FALSE(all) << path << ": " << to;
+        if (far && path.find("/images/") != std::string::npos) EXPECT_FALSE(all) << path << ": " << to;
+      }
+    }
+    ForgedParts p = good;
+    p.plan["regions"][r]["launch"] = "{}";
+    const auto plan = remade(*file_of(p), kHopper);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->regions[r].launch, text);
+  }
+  EXPECT_EQ(images, 2) << "convolutions are of other families now";
+  EXPECT_GT(refused, loaded);
+}
+
 /// Plans changed under right checksums: refused, or an engine; never a crash. Each as it is, and with kernels made anew.
 TEST_F(ForgedGpuEngine, LoadingRefusesOrGivesAnEngine) {
   const auto number = [](const char* name, std::uint64_t otherwise) {
@@ -170,18 +235,23 @@ TEST_F(ForgedGpuEngine, LoadingRefusesOrGivesAnEngine) {
       engines.push_back(std::move(e));
     }
   }
+  const std::size_t older = engines.size();
+  engines.push_back(with_images());
+  ASSERT_NE(engines.back(), nullptr);
+  tactics.add(engines.back()->plan());
   int refused = 0, loaded = 0, not_remade = 0, again = 0, ran = 0, found = 0;
   for (std::size_t n = 0; n < engines.size(); ++n) {
     const ForgedParts good = parts_of(*engines[n]);
+    const region::Provider* const provider = n < older ? provider_.get() : hopper_.get();
     for (std::uint64_t seed = first; seed < first + rounds; ++seed) {
       ForgedParts p = good;
       const std::string where = fmt::format("network {}: OCTAVO_FUZZ_SEED={}: {}", n, seed, Forger(seed, tactics).forge(p));
       if (verbose) std::fprintf(stderr, "%s\n", where.c_str());
       const auto file = file_of(p);
-      const auto all = Engine::load_all(file, {provider_.get()}, {device_.get()});
+      const auto all = Engine::load_all(file, {provider}, {device_.get()});
       ++(all ? loaded : refused);
       if (!all) EXPECT_FALSE(all.error().message.empty()) << where;
-      auto plan = remade(*file);
+      auto plan = remade(*file, n < older ? kTarget : kHopper);
       if (!plan) {
         ++not_remade;
         EXPECT_NE(plan.error().kind, ErrorKind::internal) << where << ": " << plan.error().message;
@@ -191,7 +261,7 @@ TEST_F(ForgedGpuEngine, LoadingRefusesOrGivesAnEngine) {
       for (const region::Buffer& b : plan->buffers) total += b.bytes;
       for (const region::DeviceUse& d : plan->devices) total += d.arena_bytes;
       if (total > (1 << 22)) continue;
-      const auto made = Engine::create(std::move(*plan), {provider_.get()}, "", {device_.get()});
+      const auto made = Engine::create(std::move(*plan), {provider}, "", {device_.get()});
       if (!made) continue;
       ++again;
       if (static_cast<std::uint64_t>(ran) >= most_runs || (rounds > 1 && seed % 7 != 0)) continue;

@@ -365,6 +365,18 @@ def test_sheets(browser, pages):
     assert len(page.all("#sheet .memory rect")) == 1 + len(plan["memory"])
 
 
+def test_memory_in_use_is_not_counted_twice(browser, pages):
+    """Where a result stands in the place of an operand, both are in use there."""
+    page = browser.open(pages["long"])
+    page.all('[data-tab="memory"]')[0].click()
+    plan = data_of(pages["long"].read_text())[0]
+    alive = [[(b["offset"], b["offset"] + b["bytes"]) for b in plan["memory"] if b["first"] <= i <= b["last"]] for i in range(len(plan["regions"]))]
+    most = max(len(set().union(*(range(*span) for span in spans))) for spans in alive)
+    assert max(sum(end - begin for begin, end in spans) for spans in alive) > most, "nothing is in place here"
+    number, unit = re.search(r"reserved; most in use at once ([\d.]+) (\w+)", page.text("#sheet")).groups()
+    assert abs(float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit] - most) <= 0.01 * most
+
+
 def test_side_by_side(browser, pages):
     page = browser.open(pages["two"])
     assert len(page.all(".panel.plan")) == 2 and "difference" in page.text("#sheet thead")

@@ -206,6 +206,12 @@ TEST(ConvIm2colInFiles, ImagesAreReadBackAndHeldAgainstTheirBuffers) {
   };
   EXPECT_FALSE(with("\"images\"", "\"pictures\"")) << "a parameter without its image";
   EXPECT_FALSE(with("\"images\":[[64", "\"images\":[[true"));
+  const std::string parameter = "[\"image\",\"input\",0,0,0,";
+  ASSERT_TRUE(with(parameter + "0]", parameter + "0]"));
+  for (const char* number : {"1]", "-1]", "4294967295]", "4294967296]", "2147483648]", "18446744073709551615]"})
+    EXPECT_FALSE(with(parameter + "0]", parameter + number)) << number << ": an image that is not there";
+  s.region.stages[0].anchor.inputs[0].offset = 64;
+  EXPECT_FALSE(with(parameter + "0]", "[\"image\",\"input\",0,0,9223372036854775807,0]")) << "behind all addresses";
 
   cuda::ImageMap m = launch.images[0];
   const std::int64_t bytes = s.plan.buffers[static_cast<std::size_t>(s.region.stages[0].anchor.inputs[0].buffer)].bytes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -47,6 +48,25 @@ class CountRegions final : public plan::Costs {
     return out;
   }
   plan::CostSource source() const override { return plan::CostSource::measured; }
+};
+
+/// Tactics of families whose name contains a text cost a tenth.
+class PreferFamily final : public plan::Costs {
+ public:
+  explicit PreferFamily(std::string part) : part_(std::move(part)) {}
+  Result<std::vector<plan::TacticTime>> price(const region::Region&, const region::Plan&,
+                                              const std::vector<region::Offer>& offers) override {
+    std::vector<plan::TacticTime> out;
+    for (const region::Offer& o : offers) {
+      const bool preferred = o.tactic.family.find(part_) != std::string::npos;
+      out.push_back({!o.refusal.empty() ? -1 : preferred ? 1e-7 : 1e-6, plan::TimeSource::measured});
+    }
+    return out;
+  }
+  plan::CostSource source() const override { return plan::CostSource::measured; }
+
+ private:
+  std::string part_;
 };
 
 }  // namespace octavo::testing

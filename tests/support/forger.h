@@ -93,6 +93,8 @@ class Forger {
     } else if (at->is_boolean()) {
       *at = !at->get<bool>();
       say(path + ": flipped");
+    } else if (at->is_string() && path.ends_with("/launch") && below(4) != 0 && json::accept(at->get<std::string>())) {
+      *at = launch_for(path, json::parse(at->get<std::string>())).dump();
     } else if (at->is_string()) {
       const std::string was = *at;
       *at = text_for(path, was, places);
@@ -105,6 +107,22 @@ class Forger {
       say(path + "/" + it.key() + ": removed");
       at->erase(it);
     }
+  }
+
+  /// Launches of a GPU with one place changed: a number (of a grid, a parameter, an image), or the form.
+  json launch_for(const std::string& path, json launch) {
+    std::vector<std::pair<std::string, json*>> places;
+    collect(launch, path, places);
+    const auto& [inner, at] = places[below(places.size())];
+    const std::string was = at->dump();
+    if (at->is_number_integer() && below(8) != 0)
+      *at = extreme(at->get<std::int64_t>());
+    else if (at->is_array() && !at->empty() && below(2) == 0)
+      at->erase(below(at->size()));
+    else
+      *at = below(2) == 0 ? json(*places[below(places.size())].second) : json();
+    say(fmt::format("{}: {} -> {}", inner, was.substr(0, 80), at->dump().substr(0, 80)));
+    return launch;
   }
 
   std::string text_for(const std::string& path, const std::string& was, const std::vector<std::pair<std::string, json*>>& places) {

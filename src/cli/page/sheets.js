@@ -37,6 +37,16 @@ function regionTable(plan, keeps, choose) {
   return rowsOf(names, rows, choose);
 }
 
+/// Bytes that buffers in the order of their offsets take: a result may stand in the place of an operand.
+function covered(buffers) {
+  let bytes = 0, end = 0;
+  for (const b of buffers) {
+    bytes += Math.max(0, b.offset + b.bytes - Math.max(end, b.offset));
+    end = Math.max(end, b.offset + b.bytes);
+  }
+  return bytes;
+}
+
 /// Each buffer of an arena as a rectangle: from the region that first touches it to the last, at its bytes.
 function memoryChart(plan, chosen, choose) {
   const all = plan.regions.length, wide = 900, high = 190;
@@ -47,8 +57,8 @@ function memoryChart(plan, chosen, choose) {
     const buffers = plan.document.memory.filter((b) => b.device === device.name);
     if (!buffers.length) continue;
     const size = Math.max(device.arena_bytes, ...buffers.map((b) => b.offset + b.bytes));
-    const live = new Array(all).fill(0);
-    for (const b of buffers) for (let i = b.first; i <= b.last && i < all; ++i) live[i] += b.bytes;
+    const inOrder = [...buffers].sort((a, b) => a.offset - b.offset);
+    const live = plan.regions.map((_, i) => covered(inOrder.filter((b) => b.first <= i && i <= b.last)));
     const rects = buffers.map((b) => {
       const x = wide * ends[b.first], w = Math.max(wide * ends[b.last + 1] - x, 1);
       const hit = chosen >= b.first && chosen <= b.last;

@@ -42,20 +42,23 @@ Result<Argument> read_parameter(const json& p, const region::Region& region) {
     return Argument{Argument::Kind::constant, region.packed[static_cast<std::size_t>(index)], p[2]};
   }
   Argument found{Argument::Kind::buffer, -1, 0};
+  bool inside = true;
   if (p.size() == 4) {
     each_tensor(region, [&](const char* name, std::size_t s, std::size_t k, const TensorRef& t) {
       if (kind != name || p[1] != s || p[2] != k) return;
       found.index = t.buffer;
-      found.offset = t.offset + p[3].get<std::int64_t>();
+      inside = !__builtin_add_overflow(t.offset, p[3].get<std::int64_t>(), &found.offset);
     });
   }
   if (found.index < 0) return bad(fmt::format("parameter {} names no tensor of the region", p.dump()));
+  if (!inside) return bad(fmt::format("parameter {} is far from its tensor", p.dump()));
   return found;
 }
 
-/// The parameter that buffers are, for an image too: its last number is then the image's.
-Result<Argument> read_image_parameter(const json& p, const region::Region& region) {
+/// The parameter that buffers are, for an image too: its last number is then the image's, one of `images`.
+Result<Argument> read_image_parameter(const json& p, const region::Region& region, std::size_t images) {
   if (p.size() != 6 || !p[5].is_number_integer() || p[5] < 0) return bad("an image's parameter is not a tensor and a number");
+  if (p[5] >= images) return bad(fmt::format("image {} of {}", p[5].dump(), images));
   json tensor = json::array();
   for (std::size_t i = 1; i < 5; ++i) tensor.push_back(p[i]);
   OCTAVO_TRY(Argument out, read_parameter(tensor, region));
@@ -70,9 +73,11 @@ json numbers_of(const ImageMap& m) {
 }
 
 Result<ImageMap> read_image(const json& j) {
-  constexpr std::size_t kNumbers = 15;
+  constexpr std::size_t kNumbers = 15, kWide = 7;  // the first are of 64 bits
   bool numbers = j.is_array() && j.size() == kNumbers;
-  for (std::size_t i = 0; numbers && i < kNumbers; ++i) numbers = j[i].is_number_integer();
+  for (std::size_t i = 0; numbers && i < kNumbers; ++i) {
+    numbers = j[i].is_number_integer() && (i < kWide || (j[i] >= INT32_MIN && j[i] <= INT32_MAX));
+  }
   if (!numbers) return bad("an image is not a list of its numbers");
   ImageMap m;
   m.channels = j[0];
@@ -110,9 +115,7 @@ Result<Launch> read_launch(const json& j, const region::Region& region) {
   }
   for (const json& p : j["parameters"]) {
     const bool image = p.is_array() && !p.empty() && p[0] == "image";
-    OCTAVO_TRY(const Argument parameter, image ? read_image_parameter(p, region) : read_parameter(p, region));
-    if (parameter.image >= static_cast<std::int32_t>(l.images.size()))
-      return bad(fmt::format("image {} of {}", parameter.image, l.images.size()));
+    OCTAVO_TRY(const Argument parameter, image ? read_image_parameter(p, region, l.images.size()) : read_parameter(p, region));
     l.arguments.push_back(parameter);
   }
   return l;
