@@ -56,10 +56,10 @@ case $mode in
       step rows 45 $ours "$work/bin/octavo_gpu_rows" check 120
       step attention 45 $ours "$work/bin/octavo_gpu_attention" check 60
       step products 45 $ours "$work/bin/octavo_gpu_matmul" check 100
-      step plain 45 $ours "$work/bin/octavo_gpu_plain" check 10
-      step linear 45 $ours "$work/bin/octavo_gpu_linear" check 40
-      step convolutions 45 $ours "$work/bin/octavo_gpu_conv" check 40
-      step networks 45 $ours "$work/bin/octavo_gpu_networks" 1 100 40
+      step plain 90 $ours "$work/bin/octavo_gpu_plain" check 10
+      step linear 90 $ours "$work/bin/octavo_gpu_linear" check 12
+      step convolutions 90 $ours "$work/bin/octavo_gpu_conv" check 40
+      step networks 60 $ours "$work/bin/octavo_gpu_networks" 1 100 40
       step epilogues 30 $ours "$work/bin/octavo_gpu_epilogue_check"
       [ "$status" -eq 0 ] && echo "== all kernels checked are right"
       lines=40 step row-times 30 $ours "$work/bin/octavo_gpu_rows" time 8
