@@ -22,8 +22,8 @@ run:                  ## classify the pictures in examples/digits; print accurac
 test: build           ## every test except the long ones
 	@scripts/run_tests.sh build/release $(JOBS)
 
-test-all: build       ## every stage that this machine can run: serving, Ray, exports, wheels in a bare root, sanitizers, long fuzz, GPU programs; ONLY=ray,exports chooses
-	@scripts/test_all.sh --jobs $(JOBS) $(if $(ONLY),--only $(ONLY))
+test-all: build       ## every stage that this machine can run: serving, Ray, exports, wheels in a bare root, sanitizers, long fuzz, GPU programs; goes on where it stopped; ONLY=ray,exports chooses, AGAIN=1 repeats
+	@scripts/test_all.sh --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 
 test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX files under sanitizers, then 100000 graphs of placement fuzz
 	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)

@@ -192,9 +192,8 @@ TEST_F(ForgedGpuEngine, ImagesOfLaunches) {
     for (const auto& [path, was] : flat.items()) {
       if (!was.is_number_integer()) continue;
       const auto v = was.get<std::int64_t>();
-      for (const std::int64_t to :
-           {v + 1, v - 1, v * 2, -v - 1, std::int64_t{INT32_MAX}, std::int64_t{INT32_MIN}, (std::int64_t{1} << 32) + v,
-            (std::int64_t{1} << 32) - 1, std::int64_t{1} << 31, INT64_MAX, INT64_MIN, INT64_MAX - v}) {
+      constexpr std::int64_t kWrap = std::int64_t{1} << 32;
+      for (const std::int64_t to : {v + 1, v - 1, -v - 1, std::int64_t{INT32_MAX}, kWrap + v, kWrap - 1, kWrap / 2, INT64_MAX}) {
         json other = flat;
         other[path] = to;
         ForgedParts p = good;
@@ -207,7 +206,9 @@ TEST_F(ForgedGpuEngine, ImagesOfLaunches) {
       }
     }
     ForgedParts p = good;
-    p.plan["regions"][r]["launch"] = "{}";
+    json none = json::parse(text);
+    none["launches"] = json::array();
+    p.plan["regions"][r]["launch"] = none.dump();
     const auto plan = remade(*file_of(p), kHopper);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->regions[r].launch, text);

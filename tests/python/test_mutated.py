@@ -1,6 +1,8 @@
-"""A short form of fuzz/mutated_files.py: mutated pictures, tables, timing caches and engines give errors only; a planted fault is found."""
+"""Short forms of fuzz/mutated_files.py and forged_files.py: mutated pictures, tables, timing caches and engines give errors only, and so do engine files with right checksums that were changed
+section by section."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,6 +20,16 @@ def test_errors_only(kind):
     more = {**os.environ, "PYTHONPATH": str(pathlib.Path(octavo.__file__).parents[1])}
     done = subprocess.run([sys.executable, SCRIPT, kind, "--count", COUNT], capture_output=True, text=True, check=False, timeout=3600, env=more)
     assert done.returncode == 0 and f" {COUNT} files: " in done.stdout and done.stdout.endswith(" 0 findings\n"), done.stdout + done.stderr
+
+
+def test_forged_engines():
+    """Of every kind of engine file: some are refused, and some run (or would with a GPU)."""
+    more = {**os.environ, "PYTHONPATH": str(pathlib.Path(octavo.__file__).parents[1])}
+    count = "1000" if os.environ.get("OCTAVO_LONG") else "12"
+    done = subprocess.run([sys.executable, SCRIPT.with_name("forged_files.py"), "--count", count], capture_output=True, text=True, check=False, timeout=10800, env=more)
+    assert done.returncode == 0 and done.stdout.endswith("\n0 findings\n"), done.stdout + done.stderr
+    rows = re.findall(rf"^([\w-]+): {count} files in \d+ s: (.*)$", done.stdout, re.M)
+    assert len(rows) == 9 and all("refused" in said for _, said in rows) and all(("absent GPU" if name.startswith("gpu") else "ran") in said for name, said in rows), done.stdout
 
 
 def test_text_that_is_no_utf8(tmp_path):
