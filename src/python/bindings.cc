@@ -8,10 +8,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
+#include <span>
 
 #include "api/convert.h"
 #include "api/description.h"
+#include "base/write_file.h"
+#include "engine/signature.h"
 #include "octavo/octavo.h"
 #include "python/arrays.h"
 #include "python/describe.h"
@@ -96,6 +101,17 @@ std::string key_of(const nb::object& key) {
     return {pem.c_str(), pem.size()};
   }
   return path_of(key);
+}
+
+/// The key is tried before anything is written.
+void save_signed(const Engine& e, const std::string& path, const std::string& key) {
+  using octavo::api::take;
+  const std::string pem = take(octavo::engine::read_key(key));
+  (void)take(octavo::engine::sign({}, pem));
+  std::vector<std::byte> file = e.bytes();
+  const std::string signature = take(octavo::engine::sign(file, pem));
+  std::ranges::copy(std::as_bytes(std::span(signature)), std::back_inserter(file));
+  take(octavo::write_file(path, std::span<const std::byte>(file), "engine"));
 }
 
 Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade) {
@@ -215,18 +231,22 @@ NB_MODULE(_octavo, m) {
            })
       .def(
           "save",
-          [](const Engine& e, const nb::object& path) {
-            const std::string name = path_of(path);
+          [](const Engine& e, const nb::object& path, const nb::object& sign) {
+            const std::string name = path_of(path), key = key_of(sign);
             const nb::gil_scoped_release release;
-            e.save(name);
+            if (key.empty()) return e.save(name);
+            save_signed(e, name, key);
           },
-          "path"_a,
+          "path"_a, nb::kw_only(), "sign"_a = nb::none(),
           "Writes the engine to a file; equal inputs give equal bytes. An existing file is replaced whole or not at all. An open "
           "engine with profiles\n"
           "writes the plans that were tuned: loaded, it runs for every shape of its range. Other open engines write all that they "
           "keep by now: loaded,\n"
           "they run for these shapes and values. Equal weights are written once.\n"
-          "Raises FileError; UsageError while an open engine has built none.")
+          "sign: a private Ed25519 key, as PEM (str or bytes) or the path of a PEM file, as `octavo build --sign KEY`: "
+          "octavo.load(path, verify=) "
+          "accepts the file with the public half alone.\n"
+          "Raises FileError; UsageError while an open engine has built none, and for what is no private key.")
       .def_static("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
                   "upgrade"_a = true, kLoadDoc)
       .def_prop_ro("open", &Engine::open,

@@ -101,5 +101,18 @@ def test_verify(engine, tmp_path):
     assert octavo.load(signed, code="rebuild").plan_hash == engine.plan_hash, "no difference for the CPU"
 
 
+def test_save_signs(engine, tmp_path):
+    """The same bytes as `octavo build --sign` would put behind the file; a key that does not fit leaves no file."""
+    subprocess.run("openssl genpkey -algorithm ed25519 -out k.pem && openssl pkey -in k.pem -pubout -out k.pub", shell=True, cwd=tmp_path, check=True)
+    for key in (tmp_path / "k.pem", (tmp_path / "k.pem").read_text(), (tmp_path / "k.pem").read_bytes()):
+        engine.save(tmp_path / "signed", sign=key)
+        assert octavo.load(tmp_path / "signed", verify=tmp_path / "k.pub").plan_hash == engine.plan_hash
+    assert (tmp_path / "signed").read_bytes()[:-128] == engine.tobytes() and octavo.load(tmp_path / "signed").plan_hash == engine.plan_hash
+    for key, why in ((tmp_path / "k.pub", "public"), (tmp_path / "absent.pem", "cannot read key")):
+        with pytest.raises(octavo.Error, match=why):
+            engine.save(tmp_path / "other", sign=key)
+    assert not (tmp_path / "other").exists()
+
+
 def test_header_is_what_the_test_takes_it_for(engine):
     assert struct.unpack_from("<I", engine.tobytes(), 8)[0] == 4
