@@ -41,15 +41,15 @@ def quantized(net, folder):
     return bench.explicit_model(argparse.Namespace(models=folder), net, "outputs")
 
 
-def networks(data, folder):
+def networks(data, folder, models):
     """name -> (arguments of `octavo view`, scripts to run before the picture)."""
     made = {
         "digits": lambda: ([DIGITS / "digits_qdq.onnx", "--profile"], [CLICK.format(3)]),
         "side-by-side": lambda: ([DIGITS / "digits_qdq.onnx", "--beside", DIGITS / "digits_fp32.onnx", "--profile"], [CLICK.format(3)]),
         "300-regions": lambda: ([chain(folder / "chain.onnx", 300)], [CLICK.format(150), TAB.format("memory")]),
-        "yolox-nano": lambda: ([quantized("yolox_nano", folder), "--profile"], [CLICK.format(48), TAB.format("memory")]),
+        "yolox-nano": lambda: ([quantized("yolox_nano", models), "--profile"], [CLICK.format(48), TAB.format("memory")]),
         "mobilenet-v2": lambda: ([data / "models/mobilenetv2_qdq_perchannel_s8.onnx", "--profile"], [CLICK.format(9), TAB.format("regions")]),
-        "resnet50": lambda: ([quantized("resnet50", folder), "--profile"], [CLICK.format(20), TAB.format("memory")]),
+        "resnet50": lambda: ([quantized("resnet50", models), "--profile"], [CLICK.format(20), TAB.format("memory")]),
     }
     return made
 
@@ -86,7 +86,7 @@ def main():
         folder = pathlib.Path(temporary)
         driver = browser()
         print("| network | regions | ONNX nodes | page | drawn after |\n|---|---|---|---|---|")
-        made = networks(args.data, (args.models or folder).resolve())
+        made = networks(args.data, folder, (args.models or folder).resolve())
         for name in args.names or made:
             if name not in made:
                 sys.exit(f"error: no network {name!r}; there are {', '.join(made)}")
