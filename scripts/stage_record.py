@@ -2,7 +2,7 @@
 
 usage: stage_record.py commit                           the commit that is tested, or what keeps a result from being recorded
        stage_record.py passed STAGE                     exit code 0: recorded as passed at this commit
-       stage_record.py add STAGE SECONDS COUNTS HAS     STAGE passed here now
+       stage_record.py add STAGE SECONDS COUNTS HAS COMMIT   STAGE passed here now, begun at COMMIT
        stage_record.py merge FILE...                    records of other machines (OCTAVO_TEST_RECORD there)
        stage_record.py page                             writes the table of docs/releases.md
 
@@ -82,8 +82,10 @@ def passed(stage):
     return not why and any(e["stage"] == stage and e["commit"] == name for e in read(record()))
 
 
-def add(stage, seconds, counts, has):
+def add(stage, seconds, counts, has, begun):
     name, why = commit()
+    if not why and name != begun:
+        why = f"the tree was {begun} when it began, and is {name} now"
     if why:
         return why
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
@@ -118,7 +120,7 @@ def main(words):
         return 0
     if what == "passed" and len(rest) == 1:
         return 0 if passed(rest[0]) else 1
-    if what == "add" and len(rest) == 4:
+    if what == "add" and len(rest) == 5:
         if why := add(*rest):
             print(f"not recorded: {why}")
         return 0

@@ -75,7 +75,8 @@ python=.venv/bin/python
 [[ -x $python ]] || python=python3
 record() { "$python" scripts/stage_record.py "$@"; }
 has=$("$python" scripts/skips.py "$build" | sed -n 's/^has: //p')
-printf 'test-all of %s (%s)\n%-14s %-8s %8s  %s\n' "$(record commit)" "$has" stage result seconds counts | tee "$summary"
+tested=$(record commit)
+printf 'test-all of %s (%s)\n%-14s %-8s %8s  %s\n' "$tested" "$has" stage result seconds counts | tee "$summary"
 failed=0 skipped=()
 for name in "${chosen[@]}"; do
   began=$SECONDS
@@ -93,7 +94,7 @@ for name in "${chosen[@]}"; do
     result=FAILED counts="${counts:+$counts; }exit code $code, $out/$name.log"
     failed=1
   fi
-  [[ $result != passed ]] || record add "$name" $((SECONDS - began)) "$counts" "$has" | sort -u
+  [[ $result != passed ]] || record add "$name" $((SECONDS - began)) "$counts" "$has" "${tested%%;*}"
   printf '%-14s %-8s %8d  %s\n' "$name" "$result" $((SECONDS - began)) "$counts" | tee -a "$summary"
   ((code == 0 || code == 77)) || tail -n 15 "$out/$name.log" | sed 's/^/    /'
 done

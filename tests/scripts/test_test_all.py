@@ -102,6 +102,11 @@ def test_what_is_not_recorded(tree):
     (tree / "source").write_text("b")
     done = run(tree, "--only", "ray")
     assert rows(done)["ray"][0] == "passed" and "not recorded: changes are not committed (source)" in done.stdout and recorded(tree) == {}
+    stub(tree, "test_ray.sh", "echo c >source; git -c user.name=a -c user.email=a@b commit -qam meanwhile; echo '5 passed in 1.00s'")
+    commit(tree)
+    done = run(tree, "--only", "ray")
+    assert rows(done)["ray"][0] == "passed" and re.search(r"not recorded: the tree was \w+ when it began, and is \w+ now", done.stdout) and recorded(tree) == {}
+    stub(tree, "test_ray.sh", PASSES["test_ray.sh"])
     assert run(tree, "--only", "ray", OCTAVO_COMMIT="0123456").returncode == 0 and recorded(tree)["ray"]["commit"] == "0123456"  # as where there is no checkout
 
 
