@@ -321,6 +321,7 @@ OCTAVO_DEVICE float octavo_byte_value(unsigned word, int k) {
 OCTAVO_DEVICE void octavo_prefetch(const void*) {}
 #define octavo_shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
 #define octavo_shuffle_from(v, lane) __shfl_sync(0xffffffffu, v, lane)
+#define octavo_ballot(v) __ballot_sync(0xffffffffu, v)
 
 template <int bytes>
 OCTAVO_DEVICE void octavo_read(unsigned* r, const void* p) {

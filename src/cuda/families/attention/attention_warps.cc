@@ -117,6 +117,34 @@ Result<WarpsShape> warps_shape(const region::Region& r, const region::Plan& plan
   return a;
 }
 
+/// How e / sum / step of the text may differ from what the reference has, in units of 2^-24, where the codes are decided by it: whatever the scores are.
+///
+/// An element matters whose quotient is half a step or more: it is not further from the largest score than ln(2 / step), as the sum is at least 1; one step
+/// further the error is larger by a millionth of a step, far from a half. Averages in which exponentials are the weights and one of them is 1 are of scores no
+/// further than ln(keys). With x that distance:
+///   reference  a difference x, its exponential 4; each of the terms of a block is rounded when it is added, and so are sums of pairs of blocks
+///   text       log2(e) x / 4, the product and its addition x, the power of two 4; four terms, then a term for each 16 keys, then lanes and warps
+///   both       the quotient and its division by the step, or the reciprocal of the product: 8
+double units_apart(std::int64_t keys, float step) {
+  const auto n = static_cast<double>(keys);
+  const auto apart = [](double x) { return 2.25 * x + 8; };
+  const double reference = std::min(n, static_cast<double>(kSumBlock)) + std::log2(std::max(1.0, n / kSumBlock)) + 1;
+  const double text = n / 16 + 1 + 2 + 2 + 16;
+  return apart(std::max(0.0, std::log(2.0 / static_cast<double>(step))) + 1) + apart(std::log(n)) + reference + text + 8;
+}
+
+/// Rows of a warp of which a code is not decided by bounds so far apart: about so many codes are as near to the middle between two.
+double rows_undecided(const WarpsShape& a) {
+  const double codes = std::min(1.0 / static_cast<double>(a.codes.step), static_cast<double>(a.keys) * a.codes.last);
+  return kQueries * codes * 2 * units_apart(a.keys, a.codes.step) * 0x1p-24;
+}
+
+/// Are exponentials and their sum approximated, and only rows computed as the reference does of which a code is not decided by that? Such a row takes a
+/// twentieth of the instructions of all rows of its warp.
+bool by_bounds(const WarpsShape& a) {
+  return rows_undecided(a) <= 4;
+}
+
 struct Sizes {
   std::int64_t column_tile, steps, pitch, turned, shared, blocks, registers;
 };
@@ -127,11 +155,12 @@ Sizes sizes_of(const WarpsShape& a, const AttentionWarpsTile& t) {
   z.pitch = (parts(a.keys, 4) | 1) * 4;  // an odd number of vectors
   z.turned = z.steps * 32 * z.column_tile;
   const std::int64_t own = t.warps / t.members();  // times 16 queries
-  z.shared = z.turned + own * (kQueries * (z.pitch + parts(up(a.keys, 4), kSumBlock)) * 4);
-  if (t.shared != 0) {
-    const std::int64_t given = (t.warps - 1) * (z.column_tile / 2 + 2) * 128;  // sums that members give to the first one
-    z.shared = std::max(z.shared + t.warps * kQueries * 4, given);
-  }
+  const std::int64_t sum_blocks = parts(up(a.keys, 4), kSumBlock);
+  z.shared = z.turned + own * (kQueries * (z.pitch + sum_blocks) * 4);
+  if (t.shared != 0) z.shared += 2 * t.warps * kQueries * 4;
+  if (by_bounds(a)) z.shared += t.warps * (z.pitch + 8) * 4;
+  if (t.shared != 0)
+    z.shared = std::max(z.shared, (t.warps - 1) * (z.column_tile / 2 + 2) * 128);  // sums that members give to the first one
   z.blocks = parts(a.queries, kQueries * own) * a.matrices();
   z.registers = 60 + a.features / 16 * 6 + z.column_tile / 2;
   return z;
@@ -152,12 +181,13 @@ Reasons why_not_tile(const WarpsShape& a, const AttentionWarpsTile& t, const Tar
   return why_not_shared(z.shared, 1, target);
 }
 
-/// An estimate of an H100: about 36 instructions a score, of which four warps of a multiprocessor begin one in a clock, and a lone warp two in five clocks.
+/// An estimate of an H100: about 36 instructions a score, or 22 by bounds, of which four warps of a multiprocessor begin one in a clock, and a lone warp two in five clocks.
 double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
-  constexpr double kInstructions = 36, kOfWarp = 900, kOfBlock = 600, kRate = 2.4, kAlone = 0.4, kWait = 3000;
+  constexpr double kOfWarp = 900, kOfBlock = 600, kRate = 2.4, kAlone = 0.4, kWait = 3000;
   const Sizes z = sizes_of(a, t);
+  const double instructions = by_bounds(a) ? 22 + rows_undecided(a) : 36;
   const double of_warp =
-      static_cast<double>(parts(a.keys, 16)) * 8 * kInstructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +
+      static_cast<double>(parts(a.keys, 16)) * 8 * instructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +
       kOfWarp;
   const double of_block =
       (t.shared != 0 ? of_warp + 300 * t.warps : of_warp * t.warps) + kOfBlock + static_cast<double>(z.steps * z.column_tile) / 2;
@@ -182,7 +212,7 @@ EpilogueShape epilogue_shape(const WarpsShape& a, const AttentionWarpsTile& t) {
 class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
  public:
   std::string_view name() const override { return "attention.u8.warps"; }
-  int version() const override { return 2; }
+  int version() const override { return 3; }
   bool about(const region::Region& r) const override { return is_attention(r) && r.stages[0].anchor.integer; }
   Result<WarpsShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     OCTAVO_TRY(WarpsShape a, warps_shape(r, plan));
@@ -232,13 +262,18 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                          {"kZeroQueries", a.left.zero},
                          {"kZeroKeys", zero_keys},
                          {"kZeroCodes", a.codes.zero},
+                         {"kLastCode", a.codes.last},
                          {"kZeroValues", a.last.zero},
                          {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
+    const double units = by_bounds(a) ? 2 * std::ceil(units_apart(a.keys, a.codes.step) / 2) : 8;
     out.text += batch_offsets(a) + fmt::format("constexpr octavo_offset kQueryRow = {}, kKeyRow = {}, kValueRow = {};\n",
                                                a.left.row, a.right.row, a.keys == 1 ? 0 : a.last.depth);
     out.text += fmt::format(
-        "constexpr unsigned kFlipQueries = {}, kFlipValues = {};\nconstexpr bool kNear = {};\nconstexpr float kStep = {:a}f;\n",
-        a.left.flipped ? "0x80808080u" : "0u", a.last.flipped ? "0x80808080u" : "0u", a.near, a.codes.step);
+        "constexpr unsigned kFlipQueries = {}, kFlipValues = {};\nconstexpr bool kNear = {}, kBounds = {};\nconstexpr float kStep "
+        "= {:a}f, "
+        "kLow = {:a}f, kHigh = {:a}f;\n",
+        a.left.flipped ? "0x80808080u" : "0u", a.last.flipped ? "0x80808080u" : "0u", a.near, by_bounds(a), a.codes.step,
+        static_cast<float>(1 - units * 0x1p-24), static_cast<float>(1 + units * 0x1p-24));
     out.text += fmt::format("#define OCTAVO_SCORES octavo_mma_{}u8\n#define OCTAVO_VALUES octavo_mma_u8{}\n",
                             a.left.flipped ? "s8" : "u8", a.last.flipped ? "s8" : "u8");
     // Codes less their zero point are not negative: packing them as bytes with a sign bounds them by 127.
