@@ -17,7 +17,9 @@ struct Context::Impl {
     Engine engine;  ///< for fixed shapes; stays while its context does
     std::unique_ptr<engine::Context> context;
   };
-  static constexpr std::size_t kMost = 16;  ///< contexts of an open engine
+  static constexpr std::size_t kMost = 16,
+                               kMostResized =
+                                   512;  ///< contexts of an open engine; where they have neither threads nor arenas of their own
 
   Engine engine;
   int threads = 1;
@@ -80,7 +82,8 @@ std::span<const ConstView> Context::run(std::span<const ConstView> inputs) {
     std::rotate(found, std::next(found), made.end());
   } else {
     made.push_back({engine, take(engine.impl_->new_context(impl_->threads))});
-    if (made.size() > Impl::kMost) made.erase(made.begin());
+    const bool small = engine.impl_->arenas != nullptr && engine.impl_->engine->is_resized();
+    if (made.size() > (small ? Impl::kMostResized : Impl::kMost)) made.erase(made.begin());
   }
   engine::Context& context = *made.back().context;
   const region::Plan& plan = context.engine().plan();

@@ -70,11 +70,14 @@ std::shared_ptr<const Engine::Impl> Engine::Impl::from_model(std::vector<std::by
   if (file) p.source = api::file_source(std::move(file), onnx::external_files(session->parsed()));
   api::ShapeRanges ranges;
   for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
-  if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
+  if (options.most_engines && *options.most_engines < 1)
+    raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", *options.most_engines));
   std::map<std::string, ir::Tensor> values;
   for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
-  auto model = take(api::OpenModel::create(session, model_bytes, std::move(p), std::move(ranges), std::move(values),
-                                           static_cast<std::size_t>(options.most_engines), take(api::late_named(options.late))));
+  auto model = take(
+      api::OpenModel::create(session, model_bytes, std::move(p), std::move(ranges), std::move(values),
+                             options.most_engines ? std::optional(static_cast<std::size_t>(*options.most_engines)) : std::nullopt,
+                             take(api::late_named(options.late))));
   if (!model->open()) {
     auto built = model->at({});
     if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes

@@ -119,8 +119,11 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   /// The handle for an engine built from the open model: one for each, so that idle contexts are kept.
   std::shared_ptr<const Impl> handle(const std::shared_ptr<const engine::Engine>& e) const {
     const std::lock_guard lock(fork_safe_mutex());
-    if (model)
-      std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first) && !was_loaded(b.first); });
+    if (const auto known = built.find(e.get()); known != built.end()) return known->second;
+    if (model) {  // handles of engines that are no longer kept go when another one comes
+      const auto kept = model->kept();
+      std::erase_if(built, [&](const auto& b) { return !kept.contains(b.first) && !was_loaded(b.first); });
+    }
     auto& h = built[e.get()];
     if (!h) {
       auto made = of(e, threads);

@@ -178,7 +178,6 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
   m->outputs_ = std::move(open.outputs);
   m->ranges_ = std::move(open.ranges);
   m->open_ = true;
-  m->most_ = kEnginesKept;
   m->bytes_ = std::make_shared<const std::vector<std::byte>>();
   const auto same_inputs = [&](const region::Plan& plan) {
     return std::equal(
@@ -231,6 +230,11 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
     return bad(file, e.what());
   }
   m->arenas_ = std::make_shared<engine::ArenaPool>(m->most_arena_bytes());
+  for (const Donor& donor : m->donors_) {
+    for (const auto& resizer : donor.resizers) {
+      if (resizer != nullptr) resizer->expect_arenas(m->arenas_->devices());
+    }
+  }
   return m;
 }
 

@@ -115,13 +115,13 @@ OpenModel::~OpenModel() {
 
 Result<std::unique_ptr<OpenModel>> OpenModel::create(std::shared_ptr<const Session> session,
                                                      std::shared_ptr<const std::vector<std::byte>> bytes, PipelineOptions options,
-                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values, std::size_t most,
-                                                     Late mode) {
+                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values,
+                                                     std::optional<std::size_t> most, Late mode) {
   std::unique_ptr<OpenModel> m(new OpenModel);
   m->mode_ = mode;
   const onnx::Parsed& model = session->parsed();
   m->values_ = std::move(values);
-  m->most_ = std::max<std::size_t>(most, 1);
+  if (most) m->most_ = std::max<std::size_t>(*most, 1);
   OCTAVO_TRY(m->inputs_, session->inputs());
   m->description_ = onnx::description_of(model);
   if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
@@ -168,8 +168,10 @@ std::set<std::string> OpenModel::late() const {
   return late_;
 }
 
-bool OpenModel::keeps(const engine::Engine* engine) const {
-  return std::any_of(built_.begin(), built_.end(), [&](const auto& b) { return b.second.engine.get() == engine; });
+std::set<const engine::Engine*> OpenModel::kept() const {
+  std::set<const engine::Engine*> out;
+  for (const auto& [key, entry] : built_) out.insert(entry.engine.get());
+  return out;
 }
 
 std::shared_ptr<const engine::Engine> OpenModel::find_or_claim(const Key& key) const {
@@ -190,13 +192,25 @@ std::shared_ptr<const engine::Engine> OpenModel::find_or_claim(const Key& key) c
 
 /// Engines that somebody runs live on with their handles.
 void OpenModel::drop_oldest() const {
-  while (built_.size() > most_) {
-    auto oldest = built_.end();
-    for (auto b = built_.begin(); b != built_.end(); ++b) {
-      if (!b->second.building && (oldest == built_.end() || b->second.used < oldest->second.used)) oldest = b;
+  for (const bool resized : {false, true}) {
+    for (;;) {
+      auto oldest = built_.end();
+      std::size_t count = 0, regions = 0;
+      for (auto b = built_.begin(); b != built_.end(); ++b) {
+        const Entry& e = b->second;
+        const bool counts = most_ || (e.engine != nullptr && e.engine->is_resized()) == resized;
+        if (!counts) continue;
+        ++count;
+        if (e.building) continue;
+        const region::Plan& plan = e.engine->plan();
+        regions += plan.regions.size() * (plan.devices.size() > 1 ? kRegionsOfDevice : 1);
+        if (oldest == built_.end() || e.used < oldest->second.used) oldest = b;
+      }
+      const std::size_t most = most_ ? *most_ : resized ? kResizedKept : kEnginesKept;
+      if (oldest == built_.end() || (count <= most && (most_ || !resized || regions <= kRegionsKept))) break;
+      built_.erase(oldest);
     }
-    if (oldest == built_.end()) return;
-    built_.erase(oldest);
+    if (most_) return;
   }
 }
 
@@ -287,6 +301,7 @@ OpenModel::Donor OpenModel::donor_of(const PipelineOptions& options, const Shape
       out.bases.back() = base = std::move(made->engine);
     }
     if (auto made = Resizer::create(**session, like, inputs_, ranges_, shapes, std::move(base), decided)) {
+      (*made)->expect_arenas(arenas_->devices());
       out.resizers.back() = std::move(*made);
     } else {
       out.why_planned = made.error().message;
@@ -332,8 +347,6 @@ Result<std::shared_ptr<const Session>> OpenModel::session() const {
 Result<std::shared_ptr<const engine::Engine>> OpenModel::find(const Shapes& shapes, const ValueOf& value_of, bool tune) const {
   OCTAVO_CHECK(check(shapes));
   const Shapes all = complete(shapes);
-  PipelineOptions options = options_;
-  options.import.shapes = all;
   Follow follow;
   // A build that lacks the value of an input says so; it is then part of what engines are built for, and the next try has it.
   for (;;) {
@@ -357,6 +370,10 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::find(const Shapes& shap
         if (mode_ == Late::background) tune_later(key);
         return known;
       }
+    }
+    PipelineOptions options = options_;
+    options.import.shapes = all;
+    if (!tune) {
       const std::lock_guard lock(fork_safe_mutex());
       // Estimates follow from the shapes alone: such plans are the same whatever came before.
       const bool follows = mode_ != Late::tune && (!file_.empty() || plan::effort_at(options_.plan.effort).measures);

@@ -43,20 +43,22 @@ enum class Late : std::uint8_t { nearest, tune, background };
 /// Runs of one shape after which the thread of Late::background times it.
 inline constexpr std::uint64_t kOften = 3;
 
-/// Engines of one open model that are kept unless the caller says otherwise.
-inline constexpr std::size_t kEnginesKept = 32;
+/// Engines of one open model that are kept unless the caller says otherwise: so many that were planned, with constants of their own; and so many that were made of
+/// them by other extents alone (Resizer), with so many regions together. A region of these has little more than its machine code and what a context knows of it, about
+/// 8 KB; on another device than the host its part of captured launches: it counts as several.
+inline constexpr std::size_t kEnginesKept = 32, kResizedKept = 4096, kRegionsKept = std::size_t{1} << 16, kRegionsOfDevice = 8;
 
 class OpenModel {
  public:
   /// Reads the inputs; nothing is built. While dimensions are open, operators that are not covered are refused here already.
   /// `options.import.shapes` binds some or all of them.
   /// `ranges`: for no input, or for every one that stays open. `values`: of inputs that decide shapes, whatever a run brings. `most`:
-  /// engines kept. `bytes`: of the session's model, for `bytes` below. Errors: usage for ranges that do not fit the inputs.
+  /// engines kept, all together; nothing: kEnginesKept and its neighbours. `bytes`: of the session's model, for `bytes` below. Errors: usage for ranges that do not fit the inputs.
   [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::shared_ptr<const Session> session,
                                                                  std::shared_ptr<const std::vector<std::byte>> bytes,
                                                                  PipelineOptions options, ShapeRanges ranges = {},
                                                                  std::map<std::string, ir::Tensor> values = {},
-                                                                 std::size_t most = kEnginesKept, Late mode = Late::nearest);
+                                                                 std::optional<std::size_t> most = {}, Late mode = Late::nearest);
   /// Of an engine file that serves a range of shapes (api/open_file.h): by its plans, which nothing has to import or plan for; where extents are no such
   /// functions by the decisions and the model that the file holds. `engines`: its plans. `providers`: those that load kernels of a GPU. `code_anew`: machine
   /// code of the file is not used, and compiled again. Errors: bad_engine.
@@ -82,7 +84,7 @@ class OpenModel {
   [[nodiscard]] std::uint64_t builds() const;
 
   /// The engine for these shapes (every open input must be named) and values, built by the first caller while others that ask for the
-  /// same wait. At most `most` are kept: the one that was not asked for longest goes. A failed build is not remembered. Thread-safe;
+  /// same wait. At most `most` are kept: the one of its kind that was not asked for longest goes. A failed build is not remembered. Thread-safe;
   /// different shapes build at the same time.
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes, const ValueOf& value_of = {}) const;
   /// The same, planned and timed for these shapes by the effort of the options, whatever there was; other shapes follow its decisions from then on.
@@ -105,8 +107,8 @@ class OpenModel {
   [[nodiscard]] std::size_t most_arena_bytes() const;
   /// Waits until the thread of Late::background has nothing left to do.
   void wait_for_background() const;
-  /// Is it one of those that are kept?
-  [[nodiscard]] bool keeps(const engine::Engine* engine) const;
+  /// Those that are kept. Under fork_safe_mutex().
+  [[nodiscard]] std::set<const engine::Engine*> kept() const;
   /// The opt shapes of the ranges; empty when there are none.
   [[nodiscard]] Shapes opt() const;
   /// Those that are kept and built, in the order of their shapes and values.
@@ -171,7 +173,7 @@ class OpenModel {
   ShapeRanges ranges_;
   std::map<std::string, ir::Tensor> values_;  ///< of inputs, given once for all engines
   bool open_ = false;
-  std::size_t most_ = 1;
+  std::optional<std::size_t> most_;
   // Under fork_safe_mutex():
   mutable std::map<Key, Entry> built_;
   mutable std::set<std::string> late_;

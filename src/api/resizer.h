@@ -15,6 +15,7 @@
 #include "api/shapes.h"
 #include "base/result.h"
 #include "engine/aligned.h"
+#include "engine/device_arenas.h"
 #include "engine/engine.h"
 #include "onnx/import/import.h"
 #include "plan/parametric.h"
@@ -44,6 +45,8 @@ class Resizer {
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes) const;
   /// Are these shapes among those that the extents hold for?
   [[nodiscard]] bool covers(const Shapes& shapes) const { return point_of(shapes).has_value(); }
+  /// Arenas of other devices for the largest shapes of a declared range are there from now on, where they are not more than 1 GB.
+  void expect_arenas(engine::DeviceArenas& arenas) const;
   /// Bytes of the arenas of one run for the largest shapes of the range; 0: too large to say.
   [[nodiscard]] std::size_t most_arena_bytes() const;
 

@@ -278,6 +278,18 @@ void Resizer::expect_largest() const {
   for (const auto& [device, list] : bytes) base_->device(device).expect_transfers(list);
 }
 
+void Resizer::expect_arenas(engine::DeviceArenas& arenas) const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (!declared_ || plan_.devices.size() < 2) return;
+  plan::Point most;
+  for (const Dimension& d : dimensions_) most.push_back(d.most);
+  const auto plan = plan_at(most, shapes_at(most));
+  for (std::size_t d = 1; plan && d < plan->devices.size(); ++d) {
+    if (plan->devices[d].arena_bytes > kMost) continue;
+    arenas.expect(base_->device(static_cast<region::DeviceId>(d)), static_cast<std::size_t>(plan->devices[d].arena_bytes));
+  }
+}
+
 /// Launches of regions that are not in the table for these extents, by emission; texts that are new are compiled. `codes`: by region.
 Status Resizer::emit_again(region::Plan& plan, const std::vector<std::size_t>& regions, std::vector<Code>& codes) const {
   std::vector<Result<region::Artifact>> made(regions.size());

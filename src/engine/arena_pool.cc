@@ -52,6 +52,8 @@ ArenaPool& ArenaPool::scratch() {
 }
 
 void ArenaPool::trim() {
+  threads_.trim();
+  devices_.trim();
   std::vector<AlignedBytes> gone, also_gone;
   const std::lock_guard lock(fork_safe_mutex());
   const auto empty = [](ArenaPool& pool, std::vector<AlignedBytes>& to) {

@@ -1,4 +1,4 @@
-// Arenas that the contexts of several engines of one model take for the time of a run, so that a new shape finds memory whose pages are there.
+// Arenas, and threads, that the contexts of several engines of one model take for the time of a run, so that a new shape finds memory whose pages are there.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "engine/aligned.h"
+#include "engine/device_arenas.h"
+#include "engine/thread_pools.h"
 
 namespace octavo::engine {
 
@@ -39,11 +41,15 @@ class ArenaPool {
   /// An idle arena of at least `bytes`. Where none is large enough the largest idle one is replaced by one that is half as large again, so that growing
   /// shapes seldom meet new memory. What it holds is of any earlier run. Throws std::bad_alloc.
   [[nodiscard]] Lease take(std::size_t bytes);
-  /// Gives idle arenas back to the system.
+  /// Gives idle arenas back to the system, and ends idle threads.
   void trim();
 
   /// Another pool beside this one: of memory that the threads of a run work in. Its bytes are not among those of this pool; `trim` is for both.
   [[nodiscard]] ArenaPool& scratch();
+  /// The threads of these runs.
+  [[nodiscard]] ThreadPools& threads() { return threads_; }
+  /// Their arenas on other devices. `trim` is for these too.
+  [[nodiscard]] DeviceArenas& devices() { return devices_; }
 
   [[nodiscard]] std::size_t held() const;     ///< bytes, of idle arenas and of those that runs have
   [[nodiscard]] std::size_t largest() const;  ///< bytes that one run has asked for so far, at most
@@ -57,6 +63,8 @@ class ArenaPool {
   std::vector<AlignedBytes> idle_;  ///< the smallest first
   std::size_t held_ = 0, largest_ = 0;
   std::unique_ptr<ArenaPool> scratch_;
+  ThreadPools threads_;
+  DeviceArenas devices_;
 };
 
 }  // namespace octavo::engine

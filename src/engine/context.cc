@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <utility>
 
 #include "engine/engine.h"
 #include "engine/float_environment.h"
@@ -81,7 +82,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   // A plan without a kernel for threads starts none: that is part of the first run of every new shape.
   const bool of_threads = std::any_of(host.begin(), host.end(), [](const auto* kernel) { return kernel != nullptr; });
   const int wanted = threads == 0 ? region::threads_of(plan) : threads;
-  if (plan.devices.size() > 1) pool = nullptr;
+  if (plan.devices.size() > 1) c->device_pool_ = std::exchange(pool, nullptr);
   OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), std::move(shorter), of_threads ? wanted : std::min(wanted, 1),
                                             e.core_load(), pool != nullptr));
   const std::size_t lanes =
@@ -102,6 +103,8 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   }
   c->executors_.resize(plan.devices.size());
   c->device_arenas_.resize(plan.devices.size());
+  c->device_leases_.resize(plan.devices.size());
+  c->device_at_.resize(plan.devices.size());
   for (std::size_t d = 1; d < plan.devices.size(); ++d) {
     const region::Device& device = e.device(static_cast<DeviceId>(d));
     std::vector<const region::Kernel*> own(all);
@@ -109,7 +112,9 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       if (plan.regions[i].device != static_cast<DeviceId>(d)) own[i] = nullptr;
     }
     OCTAVO_TRY(c->executors_[d], device.executor(plan, own));
+    if (c->device_pool_ != nullptr) continue;
     OCTAVO_TRY(c->device_arenas_[d], device.allocate(static_cast<std::size_t>(plan.devices[d].arena_bytes)));
+    c->device_at_[d] = c->device_arenas_[d]->address();
   }
   c->counts_.resize(plan.outputs.size() - region::shown_outputs(plan));
   c->memory_.resize(lanes);
@@ -121,7 +126,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       if (plan.buffers[i].kind == BufferKind::constant) base[i] = e.constant_address(static_cast<region::BufferId>(i));
     }
   }
-  if (c->arena_at_ != nullptr) c->place_buffers();
+  if (c->arena_at_ != nullptr && c->device_pool_ == nullptr) c->place_buffers();
   c->skipped_.resize(plan.regions.size());
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     if (!region::is_transfer(plan.regions[i], plan)) continue;
@@ -138,7 +143,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
 
 std::byte* Context::place_in_arena(const region::Buffer& b, std::size_t lane_offset) const {
   if (b.space == kHost) return arena_at_ + lane_offset + b.arena_offset;
-  return device_arenas_[static_cast<std::size_t>(b.space)]->address() + b.arena_offset;
+  return device_at_[static_cast<std::size_t>(b.space)] + b.arena_offset;
 }
 
 void Context::place_buffers() {
@@ -150,17 +155,46 @@ void Context::place_buffers() {
   }
 }
 
-/// An arena of the pool and scratch for this run.
+/// Arenas on other devices for this run, unless it has them.
+Status Context::rent_devices() {
+  if (device_pool_ == nullptr) return {};
+  const region::Plan& plan = engine_->plan();
+  bool moved = false;
+  for (std::size_t d = 1; d < plan.devices.size(); ++d) {
+    if (device_leases_[d].address() != nullptr) continue;
+    OCTAVO_TRY(device_leases_[d],
+               device_pool_->devices().take(engine_->device(static_cast<DeviceId>(d)),
+                                            static_cast<std::size_t>(plan.devices[d].arena_bytes), device_at_[d]));
+    moved = moved || device_at_[d] != device_leases_[d].address();
+    device_at_[d] = device_leases_[d].address();
+  }
+  if (moved) place_buffers();
+  return {};
+}
+
+/// At the end of a run, which has ended on the devices, too.
+void Context::give_devices() {
+  for (DeviceArenas::Lease& lease : device_leases_) {
+    if (keeps_devices_)
+      lease.keep();
+    else
+      lease = DeviceArenas::Lease();
+  }
+}
+
+/// An arena of the pool, scratch and threads for this run.
 Status Context::rent() {
+  OCTAVO_CHECK(rent_devices());
   if (pool_ == nullptr) return {};
   try {
     lease_ = pool_->take(arena_bytes());
     scratch_lease_ = pool_->scratch().take(host_->scratch_bytes());
+    OCTAVO_TRY(threads_lease_, pool_->threads().take(host_->threads()));
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::io, fmt::format("run: no memory for {} arenas of {} bytes and {} bytes of scratch", memory_.size(),
                                            arena_stride_, host_->scratch_bytes()));
   }
-  host_->lend(scratch_lease_.data());
+  host_->lend(scratch_lease_.data(), threads_lease_.get());
   if (lease_.data() != arena_at_) {
     arena_at_ = lease_.data();
     place_buffers();
@@ -310,8 +344,15 @@ Status Context::repeat(std::size_t region, const region::Memory& memory) {
 Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
   struct Return {
     ArenaPool::Lease &arena, &scratch;
-    ~Return() { arena = ArenaPool::Lease(), scratch = ArenaPool::Lease(); }
-  } const back{lease_, scratch_lease_};
+    ThreadPools::Lease& threads;
+    Context& context;
+    bool ended;  ///< what was started has ended on all devices
+    ~Return() {
+      arena = ArenaPool::Lease(), scratch = ArenaPool::Lease(), threads = ThreadPools::Lease();
+      context.keeps_devices_ = context.keeps_devices_ || !ended;
+      context.give_devices();
+    }
+  } back{lease_, scratch_lease_, threads_lease_, *this, true};
   OCTAVO_CHECK(rent());
   OCTAVO_CHECK(bind(inputs, outputs));
   OCTAVO_CHECK(host_->pool().ready());
@@ -320,8 +361,10 @@ Status Context::run(std::span<const Address> inputs, std::span<const Address> ou
     run_images(observer);
     return {};
   }
+  back.ended = false;
   OCTAVO_CHECK(observer != nullptr ? run_observed(*observer) : run_regions(stream));
   if (stream != nullptr && observer == nullptr) return {};
+  back.ended = true;
   const std::size_t shown = engine_->plan().outputs.size() - counts_.size();
   for (std::size_t i = shown; i < outputs.size(); ++i) {
     if (outputs[i].space == kHost) counts_[i - shown] = *static_cast<const std::int64_t*>(outputs[i].at);
@@ -373,6 +416,7 @@ Result<double> Context::time(std::size_t first, std::size_t last, int runs) {
 Result<Profile> Context::profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) {
   using Clock = std::chrono::steady_clock;
   if (runs < 1) return fail(ErrorKind::usage, fmt::format("profile: {} runs asked for, needs at least 1", runs));
+  keeps_devices_ = true;  // regions are timed between runs
   OCTAVO_CHECK(run(inputs, outputs));
   const DefaultFloatEnvironment floats;
   const std::size_t regions = engine_->plan().regions.size();

@@ -19,6 +19,7 @@
 #include "engine/version.h"
 #include "region/artifact.h"
 #include "region/counted.h"
+#include "region/counted_tasks.h"
 #include "region/hash.h"
 #include "region/kernel_version.h"
 
@@ -73,8 +74,36 @@ class HostBlock final : public region::DeviceMemory {
 /// From here on constants get a block of their own.
 constexpr std::size_t kLargeConstants = std::size_t{1} << 20;
 
-/// Kernels that a thread is worth starting for, and as many as are started.
-constexpr int kRegionsOfLoader = 4, kMostLoaders = 16;
+/// Kernels that a thread is worth starting for (generated ones; those whose machine code was read before), and as many threads as are started.
+constexpr int kRegionsOfLoader = 4, kReadOfLoader = 16, kMostLoaders = 16;
+
+/// The extents of counted_extents, and of a region that takes long further ones between those that matter, in steps of at most a sixteenth.
+constexpr double kLong = 50e-6;  // seconds
+std::vector<std::int64_t> extents_of(const region::Region& r) {
+  constexpr std::int64_t kSteps = 16, kMatters = 16;
+  const std::int64_t room = region::room_of(r);
+  std::vector<std::int64_t> out = region::counted_extents(room);
+  if (r.seconds < kLong) return out;
+  for (std::int64_t power = kSteps; power < room; power *= 2) {
+    for (std::int64_t k = 0; k < kSteps; ++k) {
+      const std::int64_t e = power + power / kSteps * k;
+      if (e < room && e * kMatters >= room) out.push_back(e);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+/// How many elements a kernel for `extent` computes where `wanted` count: it leaves tasks out.
+std::int64_t computed_of(const region::HostKernel& kernel, int dim, std::int64_t extent, std::int64_t wanted) {
+  const auto* known = dynamic_cast<const region::CountedTasks*>(&kernel);
+  std::int64_t next = extent;
+  for (int t = 0; known != nullptr && t < kernel.tasks(); ++t) {
+    if (const std::int64_t first = known->first_element(t, dim, extent); first >= wanted) next = std::min(next, first);
+  }
+  return next;
+}
 
 tl::unexpected<Error> internal(std::string message) {
   return fail(ErrorKind::internal, std::move(message));
@@ -366,7 +395,8 @@ Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& prov
   return std::move(*kernel);
 }
 
-/// A kernel that cannot be made for an extent, or would read other constants, is left out: a longer one has room for its elements too.
+/// A kernel that cannot be made for an extent, or would read other constants, is left out: a longer one has room for its elements too. So is one where the next
+/// longer one computes little more with some of its tasks.
 void Engine::load_shorter(const Providers& providers, std::size_t i) {
   const region::Region& r = plan_.regions[i];
   const region::Provider& provider = *find_provider(providers, r.tactic);
@@ -374,13 +404,23 @@ void Engine::load_shorter(const Providers& providers, std::size_t i) {
   for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
   const auto layout = packed.empty() ? std::optional<std::string>("") : provider.packed_layout(r, plan_);
   if (!layout) return;
-  for (const std::int64_t extent : region::counted_extents(region::room_of(r))) {
+  const std::vector<std::int64_t> extents = extents_of(r), always = region::counted_extents(region::room_of(r));
+  const auto* longer = dynamic_cast<const region::HostKernel*>(kernels_[i].get());
+  std::int64_t longest = region::room_of(r);
+  for (auto at = extents.rbegin(); at != extents.rend(); ++at) {
+    const std::int64_t extent = *at;
+    if (longer != nullptr && !std::binary_search(always.begin(), always.end(), extent) &&
+        computed_of(*longer, r.stages.back().counted, longest, extent) <= extent + extent / 32)
+      continue;
     const auto shorter = region::clipped(r, extent);
-    if (!shorter) return;
+    if (!shorter) break;
     if (!packed.empty() && provider.packed_layout(*shorter, plan_) != layout) continue;
     auto kernel = region::as_host_kernel(provider.load(*shorter, plan_, {packed, {}, r.launch}));
-    if (kernel && (*kernel)->tasks() > 0 && (*kernel)->shared_bytes() == 0) shorter_[i].push_back({extent, std::move(*kernel)});
+    if (!kernel || (*kernel)->tasks() < 1 || (*kernel)->shared_bytes() != 0) continue;
+    shorter_[i].push_back({extent, std::move(*kernel)});
+    longer = shorter_[i].back().kernel.get(), longest = extent;
   }
+  std::reverse(shorter_[i].begin(), shorter_[i].end());
 }
 
 /// Kernels are made on several cores: for generated ones it is most of what loading takes.
@@ -389,7 +429,8 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   const auto generated = std::count_if(plan_.regions.begin(), plan_.regions.end(), [&](const region::Region& r) {
     return r.device == region::kHost || base_ == nullptr;  // a resized engine's machine code was read before: it is quick to load
   });
-  const int loaders = std::clamp(static_cast<int>(generated) / kRegionsOfLoader, 1, kMostLoaders);
+  const int loaders = std::clamp(
+      static_cast<int>(generated) / kRegionsOfLoader + (regions - static_cast<int>(generated)) / kReadOfLoader, 1, kMostLoaders);
   core_load_ = std::make_shared<CoreLoad>(cores_of_mask());  // a quota limits time, not how many threads run at once
   kernels_.resize(plan_.regions.size());
   shorter_.resize(plan_.regions.size());

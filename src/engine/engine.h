@@ -101,6 +101,8 @@ class Engine {
   [[nodiscard]] std::byte* constant_address(region::BufferId id) const { return constant_at_[static_cast<std::size_t>(id)]; }
   /// Bytes of a constant buffer; empty for others.
   [[nodiscard]] std::span<const std::byte> constant(region::BufferId id) const { return constants_[static_cast<std::size_t>(id)]; }
+  /// Was it made of another engine, whose constants it uses?
+  [[nodiscard]] bool is_resized() const { return base_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<CoreLoad>& core_load() const { return core_load_; }
 
  private:
@@ -168,8 +170,8 @@ struct Address {
 class Context {
  public:
   /// `threads` of the host, 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several
-  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there. `pool`: of plans
-  /// that run on the host alone, each run takes its arena from there and gives it back; what it holds between runs is anything.
+  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there. `pool`: arenas of
+  /// other devices are of the pool for the time of a run, or from the first run in a caller's stream on until the context goes. Of plans that run on the host alone, each run takes its arena and its threads from there and gives them back; what an arena holds between runs is anything.
   [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0,
                                                                SharedMemory* shared = nullptr,
                                                                std::shared_ptr<ArenaPool> pool = nullptr);
@@ -216,7 +218,7 @@ class Context {
   /// Working memory (zeros at first), of the host that of lane 0: what a run reads without writing it stays, for regions that are timed
   /// alone. Not to be read or written by the host where it is another device's. Not of a context with a pool.
   [[nodiscard]] std::byte* arena(region::DeviceId device = region::kHost) {
-    return device == region::kHost ? arena_at_ : device_arenas_[static_cast<std::size_t>(device)]->address();
+    return device == region::kHost ? arena_at_ : device_at_[static_cast<std::size_t>(device)];
   }
   [[nodiscard]] std::size_t scratch_bytes() const { return host_->scratch_bytes(); }
 
@@ -234,6 +236,8 @@ class Context {
   [[nodiscard]] std::byte* place_in_arena(const region::Buffer& buffer, std::size_t lane_offset) const;
   void place_buffers();
   [[nodiscard]] Status rent();
+  [[nodiscard]] Status rent_devices();
+  void give_devices();
   [[nodiscard]] region::Executor& executor(region::DeviceId device);
   [[nodiscard]] Status wait_for_others(region::DeviceId device);
   [[nodiscard]] Status run_regions(void* stream);
@@ -248,9 +252,13 @@ class Context {
   std::vector<std::unique_ptr<region::DeviceMemory>> device_arenas_;  ///< by DeviceId
   std::shared_ptr<AlignedBytes> arena_;                               ///< null with a pool
   std::shared_ptr<ArenaPool> pool_;
-  ArenaPool::Lease lease_;              ///< during a run
-  std::byte* arena_at_ = nullptr;       ///< where buffers were placed last
-  std::size_t arena_stride_ = 0;        ///< of a lane
+  std::shared_ptr<ArenaPool> device_pool_;          ///< of arenas of other devices; null: device_arenas_
+  std::vector<DeviceArenas::Lease> device_leases_;  ///< by DeviceId, during a run
+  std::vector<std::byte*> device_at_;               ///< by DeviceId: where its arena was last
+  bool keeps_devices_ = false;     ///< device_leases_ stay: nobody waits for the end of a run here, or something went wrong in one
+  ArenaPool::Lease lease_;         ///< during a run
+  std::byte* arena_at_ = nullptr;  ///< where buffers were placed last
+  std::size_t arena_stride_ = 0;   ///< of a lane
   std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
   std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
   std::vector<Bridge> bridges_;
@@ -258,6 +266,7 @@ class Context {
   std::vector<Address> in_, out_;
   std::vector<std::int64_t> counts_;  ///< outputs that say sizes, where the caller has no memory for them
   ArenaPool::Lease scratch_lease_;    ///< as lease_: scratch of the host's threads
+  ThreadPools::Lease threads_lease_;  ///< as lease_: these threads
 };
 
 }  // namespace octavo::engine

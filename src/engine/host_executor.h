@@ -24,14 +24,14 @@ using ShorterKernels = std::vector<ShorterKernel>;
 class HostExecutor final : public region::Executor {
  public:
   /// `kernels`: by region of `plan`, those of other devices null. `shorter`: by region, kept alive by the caller. `plan` as well.
-  /// `lent`: it has no scratch of its own, and gets some for each run (lend). Errors: those of ThreadPool::create; `io` when there is no memory for scratch or for what
+  /// `lent`: it has neither threads nor scratch of its own, and gets both for each run (lend). Errors: those of ThreadPool::create; `io` when there is no memory for scratch or for what
   /// workers share.
   [[nodiscard]] static Result<std::unique_ptr<HostExecutor>> create(const region::Plan& plan,
                                                                     std::vector<const region::HostKernel*> kernels,
                                                                     std::vector<const ShorterKernels*> shorter, int threads,
                                                                     std::shared_ptr<CoreLoad> load, bool lent = false);
-  /// Scratch of scratch_bytes(), 64-byte aligned, with what it holds; until the next call.
-  void lend(std::byte* scratch) { scratch_at_ = scratch; }
+  /// Scratch of scratch_bytes(), 64-byte aligned, with what it holds, and `threads()` threads; until the next call.
+  void lend(std::byte* scratch, ThreadPool* pool) { scratch_at_ = scratch, pool_ = pool; }
 
   [[nodiscard]] Status start(std::size_t first, std::size_t last, const region::Memory& memory, void* stream) override;
   [[nodiscard]] Status wait() override { return {}; }
@@ -40,8 +40,8 @@ class HostExecutor final : public region::Executor {
   void run_alone(std::size_t index, const region::Memory& memory, int worker);
 
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
-  [[nodiscard]] int threads() const { return pool_->size(); }
-  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_stride_ * static_cast<std::size_t>(pool_->size()); }
+  [[nodiscard]] int threads() const { return threads_; }
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_stride_ * static_cast<std::size_t>(threads_); }
   /// Context::compute_all, Context::computed.
   void compute_all() { counts_ = false; }
   [[nodiscard]] std::int64_t computed(std::size_t region) const { return chosen_[region].extent; }
@@ -60,7 +60,22 @@ class HostExecutor final : public region::Executor {
   struct Chosen {
     const region::HostKernel* kernel = nullptr;
     std::int64_t extent = -1;
+    int tasks = 0;
+    bool listed = false;  ///< those of `some_[region]`, not the first ones
   };
+  void leave_out(std::size_t region, std::int64_t wanted);
+  /// Calls run(begin, end) for each stretch of tasks that lie behind each other, of those chosen from `begin` to `end`.
+  template <class Run>
+  void stretches(std::size_t region, int begin, int end, const Run& run) const {
+    if (!chosen_[region].listed) return run(begin, end);
+    const std::vector<int>& list = some_[region];
+    for (int i = begin; i < end;) {
+      int k = i + 1;
+      while (k < end && list[static_cast<std::size_t>(k)] == list[static_cast<std::size_t>(k - 1)] + 1) ++k;
+      run(list[static_cast<std::size_t>(i)], list[static_cast<std::size_t>(k - 1)] + 1);
+      i = k;
+    }
+  }
   void choose(std::size_t region, const region::Memory& memory);
 
   static constexpr std::size_t kNone = ~std::size_t{0};
@@ -73,7 +88,9 @@ class HostExecutor final : public region::Executor {
   [[nodiscard]] std::byte* scratch_of(int worker) const { return scratch_at_ + static_cast<std::size_t>(worker) * scratch_stride_; }
 
   std::vector<const region::HostKernel*> kernels_;  ///< by region
-  std::unique_ptr<ThreadPool> pool_;
+  int threads_ = 1;
+  std::unique_ptr<ThreadPool> own_pool_;  ///< null: one is lent
+  ThreadPool* pool_ = nullptr;            ///< own_pool_, or what was lent
   std::vector<Kept> kept_;
   std::int64_t region_run_ = 0;  ///< of all regions so far
   AlignedBytes scratch_;
@@ -84,6 +101,7 @@ class HostExecutor final : public region::Executor {
   int workers_ = 1;                      ///< of a region
   std::vector<const ShorterKernels*> shorter_;  ///< by region
   std::vector<Chosen> chosen_;                  ///< by region
+  std::vector<std::vector<int>> some_;          ///< by region: tasks that a run takes, where they are not the first ones
   const region::Plan* plan_ = nullptr;
   bool counts_ = true;               ///< not: all elements are computed
   std::byte* scratch_at_ = nullptr;  ///< scratch_, or what was lent

@@ -61,7 +61,7 @@ ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load)
       load_(std::move(load)),
       shares_(new Share[static_cast<std::size_t>(threads)]),
       generation_(fork_generation()) {
-  if (load_) load_->threads.fetch_add(size_, std::memory_order_relaxed);
+  begin_use();
 }
 
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, std::shared_ptr<CoreLoad> load) {
@@ -124,7 +124,7 @@ ThreadPool::~ThreadPool() {
   } else {
     stop_workers();
   }
-  if (load_) load_->threads.fetch_sub(size_, std::memory_order_relaxed);
+  end_use();
 }
 
 /// The rest of the share of `worker`, and the word that holds it; false if there is none, or if the job is over.

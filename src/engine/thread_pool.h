@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -49,6 +50,14 @@ class ThreadPool {
   /// Before `run`, in a process that may have been forked since the last: starts the workers again if they were left behind in the
   /// parent. Cost: one load where nothing has to be done. Fails with `io` when the system refuses a thread.
   [[nodiscard]] Status ready();
+
+  /// Its threads do not count in CoreLoad between `end_use` and `begin_use`: nobody runs anything. A new pool is in use.
+  void begin_use() {
+    if (load_ && !std::exchange(counted_, true)) load_->threads.fetch_add(size_, std::memory_order_relaxed);
+  }
+  void end_use() {
+    if (load_ && std::exchange(counted_, false)) load_->threads.fetch_sub(size_, std::memory_order_relaxed);
+  }
 
   /// The first task of worker i, of the `active` that have any.
   [[nodiscard]] static int first_task(int tasks, int i, int active) {
@@ -176,7 +185,8 @@ class ThreadPool {
   std::atomic<long> left_cores_{0}, brought_{0};
   std::atomic<int> contested_{0};  ///< jobs for which shares are still taken in halves, because a worker had lost its core
   std::unique_ptr<Share[]> shares_;
-  unsigned generation_;  ///< fork_generation() when the workers were started
+  bool counted_ = false;  ///< in load_
+  unsigned generation_;   ///< fork_generation() when the workers were started
 };
 
 }  // namespace octavo::engine

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
@@ -40,7 +41,7 @@ BuildOptions options_of(const nb::dict& options) {
     const auto* data = static_cast<const std::byte*>(held.view.data);
     value.bytes.assign(data, data + bytes);
   }
-  o.most_engines = nb::cast<int>(options["most_engines"]);
+  o.most_engines = nb::cast<std::optional<int>>(options["most_engines"]);
   o.max_elements = nb::cast<std::map<std::string, std::int64_t>>(options["max_elements"]);
   o.late = nb::cast<std::string>(options["late"]);
   o.keep_model = nb::cast<bool>(options["keep_model"]);

@@ -55,17 +55,15 @@ class Device {
   /// Copies that return when they are done; for constants, and for looking at what a region made.
   [[nodiscard]] virtual Status write(std::byte* to, std::span<const std::byte> from) const = 0;
   [[nodiscard]] virtual Status read(std::span<std::byte> to, const std::byte* from) const = 0;
-  /// Has machine code (Artifact::code) ready for executors as long as the result lives, which goes before the code does. By default they make it ready
-  /// when they need it.
-  [[nodiscard]] virtual Result<std::shared_ptr<const void>> hold(std::span<const std::byte>) const {
-    return std::shared_ptr<const void>();
-  }
+  /// Has machine code (Artifact::code) ready for executors as long as the result lives, which goes before the code does. Null: executors make it
+  /// ready when they need it. This and `expect_transfers` have no default, which a device that stands for another one would silently take.
+  [[nodiscard]] virtual Result<std::shared_ptr<const void>> hold(std::span<const std::byte> code) const = 0;
   /// `kernels`: by region, those of other devices null; they and the plan outlive the executor.
   [[nodiscard]] virtual Result<std::unique_ptr<Executor>> executor(const Plan& plan,
                                                                    std::span<const Kernel* const> kernels) const = 0;
   /// Will copy so many bytes each between the host and the device in one run: what such copies need is made ready now, as far as it goes, instead of in the first run that
-  /// needs it. May take some milliseconds. By default nothing is needed.
-  virtual void expect_transfers(std::span<const std::size_t>) const {}
+  /// needs it. May take some milliseconds.
+  virtual void expect_transfers(std::span<const std::size_t> bytes) const = 0;
 };
 
 }  // namespace octavo::region

@@ -41,7 +41,10 @@ class ExpectingGpu final : public region::Device {
   std::string_view name() const override { return gpu_->name(); }
   Result<std::string> description() const override { return gpu_->description(); }
   bool is_here() const override { return gpu_->is_here(); }
-  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override { return gpu_->allocate(bytes); }
+  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override {
+    ++allocations;
+    return gpu_->allocate(bytes);
+  }
   Status write(std::byte* to, std::span<const std::byte> from) const override { return gpu_->write(to, from); }
   Status read(std::span<std::byte> to, const std::byte* from) const override { return gpu_->read(to, from); }
   Result<std::shared_ptr<const void>> hold(std::span<const std::byte> code) const override { return gpu_->hold(code); }
@@ -51,6 +54,7 @@ class ExpectingGpu final : public region::Device {
     return gpu_->executor(plan, kernels);
   }
   mutable std::vector<std::size_t> expected;
+  mutable int allocations = 0;
 
  private:
   std::unique_ptr<const region::Device> gpu_;
@@ -74,6 +78,48 @@ TEST_F(OpenGpu, CopiesOfTheLargestShapeAreExpectedBeforeItRuns) {
     std::vector<std::size_t> want;  // nothing where no range was declared: there is no largest shape
     if (declared) want = {32 * 256 * sizeof(float), 32 * 10 * sizeof(float)};
     EXPECT_EQ(told.expected, want);
+  }
+}
+
+/// The first run of a shape in the declared range, in a context of its own, takes an arena that is there; so do runs at the same time as soon as there were as many.
+TEST_F(OpenGpu, ShapesOfTheRangeAllocateNoMemoryOfTheGpu) {
+  const auto session = Session::open(kModel);
+  ASSERT_TRUE(session);
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  EmulatedGpu gpu;
+  auto device = std::make_unique<ExpectingGpu>(std::move(gpu.device));
+  const ExpectingGpu& told = *device;
+  gpu.device = std::move(device);
+  const auto base = gpu.build(**session, options(), images(4));
+  ASSERT_TRUE(base) << base.error().message;
+  const auto resizer =
+      Resizer::create(**session, options(), *inputs, up_to(32), images(4), base->engine, base->decided, {gpu.provider.get()});
+  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto arenas = std::make_shared<engine::ArenaPool>();
+  (*resizer)->expect_arenas(arenas->devices());
+  const int before = told.allocations;
+  std::vector<std::unique_ptr<engine::Context>> contexts;
+  for (const std::int64_t n : {3, 32, 1, 17}) {
+    const auto resized = (*resizer)->at(images(n));
+    ASSERT_TRUE(resized) << resized.error().message;
+    auto pooled = engine::Context::create(*resized, 1, nullptr, arenas);
+    ASSERT_TRUE(pooled) << pooled.error().message;
+    const auto given = api::random_inputs((*resized)->plan(), static_cast<unsigned>(n));
+    const auto got = api::run(**pooled, given), again = api::run(**pooled, given);
+    ASSERT_TRUE(got && again) << (got ? again.error().message : got.error().message);
+    EXPECT_EQ(told.allocations, before) << n << " images";
+    const auto own = engine::Context::create(*resized, 1);  // which has an arena of its own
+    ASSERT_TRUE(own);
+    EXPECT_EQ(told.allocations, before + 1);
+    told.allocations = before;
+    const auto want = api::run(**own, given);
+    ASSERT_TRUE(want);
+    for (std::size_t i = 0; i < want->size(); ++i) {
+      EXPECT_TRUE(ir::same_bytes((*got)[i], (*want)[i])) << n << " images, output " << i;
+      EXPECT_TRUE(ir::same_bytes((*again)[i], (*want)[i])) << n << " images, output " << i;
+    }
+    contexts.push_back(std::move(*pooled));
   }
 }
 

@@ -4,10 +4,13 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
+#include "api/check.h"
 #include "api/open_model.h"
 #include "octavo/octavo.h"
 #include "tune/measure.h"
@@ -104,6 +107,44 @@ TEST(OpenShapes, AnEngineSaysWhoseDecisionsItTookOver) {
     const std::string text = open.at(shapes(6)).explain(json);
     EXPECT_NE(text.find("image [4,1,16,16]"), std::string::npos) << text.substr(0, 2000);
   }
+}
+
+/// As many as there are lengths of a text: none is made twice, and none has threads of its own.
+TEST(OpenShapes, HundredsOfShapesAreKeptAndShareThreads) {
+  const auto session = Session::open(kModel);
+  ASSERT_TRUE(session);
+  PipelineOptions o;
+  o.plan.effort = 1;
+  o.plan.threads = 3;
+  o.import.default_batch = 0;
+  o.timing.cache = "none";
+  const auto made = OpenModel::create(*session, nullptr, o);
+  ASSERT_TRUE(made) << made.error().message;
+  const OpenModel& model = **made;
+  ASSERT_TRUE(model.tune(shapes(4)));
+  constexpr std::int64_t kShapes = 300;
+  std::vector<std::unique_ptr<engine::Context>> contexts;
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const auto before = threads();
+  std::uint64_t builds = 0;
+  for (const bool again : {false, true}) {
+    for (std::int64_t n = 2; n <= kShapes; ++n) {
+      const auto engine = model.at(shapes(n));
+      ASSERT_TRUE(engine) << engine.error().message;
+      EXPECT_EQ((*engine)->is_resized(), n != 4) << n;
+      if (again) continue;
+      auto context = engine::Context::create(*engine, 3, nullptr, model.arenas());
+      ASSERT_TRUE(context);
+      ASSERT_TRUE(api::run(**context, api::random_inputs((*engine)->plan(), 1)));
+      contexts.push_back(std::move(*context));
+    }
+    if (!again) builds = model.builds();
+  }
+  EXPECT_EQ(model.builds(), builds) << "a shape was made again";
+  EXPECT_LE(threads(), before + 2);
 }
 
 TEST(OpenShapes, TuningMakesTheEngineAnew) {

@@ -119,6 +119,8 @@ class FakeDevice final : public region::Device {
     std::memcpy(to.data(), from, to.size());
     return {};
   }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte>) const override { return std::shared_ptr<const void>(); }
+  void expect_transfers(std::span<const std::size_t>) const override {}
   [[nodiscard]] Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
                                                                    std::span<const region::Kernel* const> kernels) const override {
     return std::make_unique<FakeExecutor>(plan, std::vector(kernels.begin(), kernels.end()), log_);

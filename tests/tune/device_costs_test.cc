@@ -116,6 +116,8 @@ class FakeGpu final : public region::Device {
     std::copy_n(from, to.size(), to.begin());
     return {};
   }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte>) const override { return std::shared_ptr<const void>(); }
+  void expect_transfers(std::span<const std::size_t>) const override {}
   Result<std::unique_ptr<region::Executor>> executor(const Plan& plan, std::span<const region::Kernel* const>) const override {
     return std::make_unique<Clock>(*this, plan);
   }

@@ -12,6 +12,7 @@
 #include "cpu/copy_bytes.h"
 #include "cpu/family.h"
 #include "cpu/table.h"
+#include "region/counted_tasks.h"
 #include "region/move_source.h"
 #include "region/tensor_ref.h"
 
@@ -87,7 +88,7 @@ struct MoveSetting {
   bool one_store = true;
 };
 
-class MoveKernel final : public Kernel {
+class MoveKernel final : public Kernel, public region::CountedTasks {
  public:
   explicit MoveKernel(MoveSetting t)
       : tables_(std::move(t.tables)),
@@ -115,6 +116,9 @@ class MoveKernel final : public Kernel {
   }
 
   int tasks() const override { return tasks_; }
+  std::int64_t first_element(int task, int dim, std::int64_t extent) const override {
+    return order_.size() > 1 && static_cast<int>(order_.front()) == dim ? extent * task / tasks_ : 0;
+  }
   std::size_t scratch_bytes() const override {
     const std::size_t gather =
         tables_.gather_dim >= 0 ? static_cast<std::size_t>(dims_[static_cast<std::size_t>(tables_.gather_dim)]) * 8 : 0;

@@ -7,6 +7,7 @@
 #include "cpu/family.h"
 #include "cpu/table.h"
 #include "cpu/window.h"
+#include "region/counted_tasks.h"
 
 namespace octavo::cpu {
 namespace {
@@ -33,7 +34,7 @@ Result<PoolSetting> pool_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class PoolKernel final : public Kernel {
+class PoolKernel final : public Kernel, public region::CountedTasks {
  public:
   explicit PoolKernel(PoolSetting t)
       : table_(*kernel_table(t.isa)), im_(t.image), epilogue_(std::move(t.epilogue)), x_(std::move(t.x)) {
@@ -66,6 +67,9 @@ class PoolKernel final : public Kernel {
   }
 
   int tasks() const override { return tasks_; }
+  std::int64_t first_element(int task, int dim, std::int64_t extent) const override {
+    return dim == 0 && im_.batch == extent && pieces_ == 1 ? extent * task / tasks_ : 0;
+  }
   std::size_t scratch_bytes() const override {
     const std::int64_t rows = im_.depth.kernel * im_.height.kernel;  // row offsets, then all taps of a whole window
     return (epilogue_.scratch_bytes() + 63) / 64 * 64 + static_cast<std::size_t>(rows + rows * im_.width.kernel) * 8;

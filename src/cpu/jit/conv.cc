@@ -16,6 +16,7 @@
 #include "cpu/jit/generated.h"
 #include "cpu/jit/strip.h"
 #include "cpu/jit/widen.h"
+#include "region/counted_tasks.h"
 
 namespace octavo::cpu::jit {
 namespace {
@@ -28,7 +29,7 @@ struct TaskItem {
   std::int64_t strip = 0;  ///< number of the phase, image and row tile
 };
 
-class ConvKernel final : public region::HostKernel {
+class ConvKernel final : public region::HostKernel, public region::CountedTasks {
  public:
   ConvKernel(ConvSetting plan, Packed packed, const Tiles& tiles)
       : tiles_(tiles),
@@ -45,6 +46,13 @@ class ConvKernel final : public region::HostKernel {
   }
 
   [[nodiscard]] int tasks() const override { return static_cast<int>(tasks_.size()); }
+  [[nodiscard]] std::int64_t first_element(int task, int dim, std::int64_t extent) const override {
+    const TaskItem& t = tasks_[static_cast<std::size_t>(task)];
+    if (dim != 0) return 0;
+    if (!plan_.batch_is_pixels) return plan_.images == extent ? t.image : 0;
+    const Phase& ph = plan_.phases[static_cast<std::size_t>(t.phase)];
+    return std::min(ph.pixels, ph.first_row(t.row_tile) * ph.row_pixels) * extent / ph.pixels;
+  }
   [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_; }
   [[nodiscard]] const std::byte* first_read(int task) const override {
     return plan_.weight_bytes < kFewWeights ? nullptr : first_weights(task);

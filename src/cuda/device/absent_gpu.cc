@@ -58,6 +58,8 @@ class AbsentGpu final : public region::Device {
   Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t) const override { return std::make_unique<NoMemory>(); }
   Status write(std::byte*, std::span<const std::byte>) const override { return {}; }
   Status read(std::span<std::byte>, const std::byte*) const override { return tl::unexpected(absent()); }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte>) const override { return std::shared_ptr<const void>(); }
+  void expect_transfers(std::span<const std::size_t>) const override {}
   Result<std::unique_ptr<region::Executor>> executor(const region::Plan&, std::span<const region::Kernel* const>) const override {
     return tl::unexpected(absent());
   }

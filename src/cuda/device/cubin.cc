@@ -302,7 +302,8 @@ CodeCheck remembering_check() {
       const std::lock_guard lock(memory->mutex);
       if (const auto at = memory->known.find(hash); at != memory->known.end()) known = at->second;
     }
-    if (known == nullptr || !std::ranges::equal(known->code, code)) {
+    // memcmp: std::ranges::equal compares std::byte one by one, and a new shape compares megabytes.
+    if (known == nullptr || known->code.size() != code.size() || std::memcmp(known->code.data(), code.data(), code.size()) != 0) {
       auto cubin = read_cubin(code);
       if (!cubin) return with_advice(tl::unexpected(cubin.error()));
       known = std::make_shared<const Known>(Known{{code.begin(), code.end()}, std::move(*cubin)});

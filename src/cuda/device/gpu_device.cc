@@ -174,6 +174,9 @@ class LazyGpu final : public region::Device {
     OCTAVO_TRY(const Gpu* g, opened(ordinal_));
     return g->hold(code);
   }
+  void expect_transfers(std::span<const std::size_t> bytes) const override {
+    if (const auto g = opened(ordinal_)) (*g)->expect_transfers(bytes);
+  }
   Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
                                                      std::span<const region::Kernel* const> kernels) const override {
     OCTAVO_TRY(const Gpu* g, opened(ordinal_));

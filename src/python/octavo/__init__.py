@@ -43,7 +43,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
           progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
-          values: Optional[Mapping[str, Any]] = None, most_engines: int = 32, keep_model: bool = True,
+          values: Optional[Mapping[str, Any]] = None, most_engines: Optional[int] = None, keep_model: bool = True,
           max_elements: Optional[Mapping[str, int]] = None,
           late: str = "nearest") -> Engine:
     """Compiles an ONNX model into an Engine.
@@ -60,7 +60,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
               are bound by the arrays of the first run; each new set of values is then built once and kept.
     max_elements   {tensor or node name: N}: bounds of sizes that data decide. Of a result: the most elements of each dimension whose size data decide; of
               whole numbers that decide sizes: the greatest; of a Loop: the most steps. A run that needs more raises InputError.
-    most_engines   number of engines kept for shapes and values that occurred; beyond it, the least recently used one is dropped.
+    most_engines   number of engines kept for shapes and values that occurred; beyond it, the least recently used one is dropped. None: 32 that were
+              planned; and, of those that use the constants of tuned ones, as many as take about 512 MB (8 KB for each region, on GPUs 64 KB), and at most 4096.
     late      what a run with new shapes does. "nearest": it takes over the decisions of the nearest shapes that were tuned (the opt shapes of
               `profiles`, octavo.tune, otherwise the first shapes of all) and times nothing. "tune": it plans and times for these shapes, which
               takes seconds. "background": as "nearest", and a thread tunes shapes that occur often; the next run takes the new plan.
@@ -247,7 +248,7 @@ def _effort(device: str) -> int:
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
-                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: int, keep_model: bool,
+                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: Optional[int], keep_model: bool,
                    late: str, max_elements: Optional[Mapping[str, int]] = None) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
@@ -280,7 +281,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
-        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": _whole("most_engines", most_engines, 1, 65536), "keep_model": bool(keep_model), "late": str(late),
+        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": None if most_engines is None else _whole("most_engines", most_engines, 1, 65536), "keep_model": bool(keep_model), "late": str(late),
         "max_elements": {str(name): _whole(f"max_elements[{name!r}]", most, 1, 1 << 28) for name, most in (max_elements or {}).items()},
     }
 
@@ -288,7 +289,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
     "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
-    "qdq": "demand", "values": None, "most_engines": 32, "keep_model": True, "late": "nearest", "max_elements": None}
+    "qdq": "demand", "values": None, "most_engines": None, "keep_model": True, "late": "nearest", "max_elements": None}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:

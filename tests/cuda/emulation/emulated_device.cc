@@ -35,6 +35,8 @@ class Emulated final : public region::Device {
     std::memcpy(to.data(), from, to.size());
     return {};
   }
+  Result<std::shared_ptr<const void>> hold(std::span<const std::byte>) const override { return std::shared_ptr<const void>(); }
+  void expect_transfers(std::span<const std::size_t>) const override {}
   Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
                                                      std::span<const region::Kernel* const> kernels) const override;
   GlobalMemory& memory() const { return memory_; }

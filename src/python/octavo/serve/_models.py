@@ -155,7 +155,7 @@ def _engines(source: Source, settings: Settings) -> Tuple[Dict[int, Any], bool, 
     threads = settings.run_threads()
     if source.files[0].suffix == ".onnx":
         options: Dict[str, Any] = {"device": settings.device, "threads": threads, "effort": settings.effort, "timing_cache": settings.timing_cache}
-        model = build(source.files[0], **options, most_engines=settings.max_shapes * len(settings.batch))
+        model = build(source.files[0], **options, most_engines=settings.max_shapes and settings.max_shapes * len(settings.batch))
         if not model.open:
             return {0: model}, False, None
         return _open(source, model, settings, True)

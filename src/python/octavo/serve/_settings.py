@@ -28,6 +28,7 @@ class Settings:
     grace            seconds that requests get to finish when the server stops.
     device, effort, timing_cache   as for octavo.build.
     max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, whose engines are kept, for each of `batch`.
+                     None: as many as octavo.build keeps (most_engines).
     tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports accept only TLS.
     token_file       a file of bearer tokens, one on each line. Every request needs one of them, except those for the server's health. None: no token is needed.
     repository_token_file  the same for loading and unloading models; None: clients may not. These tokens are good for everything else too.
@@ -55,7 +56,7 @@ class Settings:
     device: str = "cpu"
     effort: Optional[int] = None
     timing_cache: Optional[str] = None
-    max_shapes: int = 16
+    max_shapes: Optional[int] = None
     tls_cert: Optional[str] = None
     tls_key: Optional[str] = None
     token_file: Optional[str] = None
@@ -80,7 +81,7 @@ class Settings:
         for name in ("timeout", "body_timeout", "idle_timeout", "stream_timeout", "grace"):
             need(0 < getattr(self, name) <= 86400, name, "must be above 0 and at most 86400 seconds")
         need(self.stream_messages >= 1, "stream_messages", "must be at least 1")
-        need(1 <= self.max_shapes <= 4096, "max_shapes", "must be 1 to 4096")
+        need(self.max_shapes is None or 1 <= self.max_shapes <= 4096, "max_shapes", "must be 1 to 4096")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("tls_cert and tls_key (--tls-cert and --tls-key) go together: a certificate and its key")
         for name in ("allow_host", "allow_origin"):
