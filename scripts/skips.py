@@ -23,7 +23,7 @@ EXTENSIONS = {"vbmi": "avx512vbmi", "avx512bf16": "avx512_bf16"}
 PACKAGES = {"serving": ("uvicorn", "starlette", "httptools", "orjson", "prometheus_client", "tritonclient", "grpc", "hpack"), "ray": ("ray",),
             "torch": ("torch", "onnxscript"), "torchvision": ("torchvision",), "torchao": ("torchao",), "nncf": ("nncf",), "sklearn": ("sklearn",)}
 NVRTC = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so")
-OTHERS = ("gpu", "nvrtc", "data", "long", "wheel", "user", "mkdocs", "cores2", "linux6.12", "asan", "tsan", "never")
+OTHERS = ("gpu", "nvrtc", "data", "full", "long", "wheel", "user", "mkdocs", "cores2", "linux6.12", "asan", "tsan", "never")
 NEEDS = (*FLAGS, *EXTENSIONS, *PACKAGES, *OTHERS)
 RECORDED = ("amx", "gpu")  # what the machines of CI lack: the manifest says when such tests last ran
 
@@ -64,7 +64,7 @@ def here(build, data, environment=os.environ):
     set_to = re.search(r"^OCTAVO_SANITIZE:\w+=(.*)$", cache.read_text(encoding="utf-8"), re.M) if cache.exists() else None
     sanitizers = set_to[1].split(",") if set_to else []
     holds = {"gpu": any(pathlib.Path("/dev").glob("nvidia[0-9]*")), "nvrtc": loads((environment.get("OCTAVO_NVRTC"), *NVRTC)),
-             "data": (data / "models").is_dir(), "long": bool(environment.get("OCTAVO_LONG")), "user": os.geteuid() != 0,
+             "data": (data / "models").is_dir(), "full": bool(environment.get("OCTAVO_FULL") or environment.get("OCTAVO_LONG")), "long": bool(environment.get("OCTAVO_LONG")), "user": os.geteuid() != 0,
              "wheel": bool(environment.get("OCTAVO_LONG") or environment.get("OCTAVO_WHEEL") or list((ROOT / "dist").glob("octavo-*x86_64.whl"))),
              "cores2": len(os.sched_getaffinity(0)) >= 2, "linux6.12": tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= (6, 12),
              "mkdocs": (ROOT / "build/site-venv/bin/mkdocs").exists(), "asan": "address" in sanitizers, "tsan": "thread" in sanitizers, "never": False}

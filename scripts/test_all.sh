@@ -10,6 +10,7 @@ out=${OCTAVO_TEST_ALL_OUT:-build/test-all}
 jobs=$(nproc)
 only=
 again=
+export OCTAVO_FULL=1  # all rounds of fuzz tests, all architectures: tests/support/fuzz_setting.h
 
 stage_tests() { scripts/run_tests.sh "$build" "$jobs"; }
 stage_serving() { scripts/test_serving.sh "$build"; }

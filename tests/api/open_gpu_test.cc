@@ -16,6 +16,7 @@
 #include "cuda/device/compile_plan.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
+#include "support/fuzz_setting.h"
 #include "tune/measure.h"
 
 namespace octavo::testing {
@@ -319,9 +320,9 @@ std::string late_kernels(const region::Plan& plan) {
 }
 
 TEST_F(OpenGpu, RandomNetworksGiveTheBitsOfEnginesForTheirShapes) {
-  constexpr int kSeeds = 24;
-  int compared = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  const std::uint64_t seeds = rounds(6, 24);
+  std::uint64_t compared = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const RandomOpen net = random_open(seed);
     const auto session = Session::of(std::as_bytes(std::span(net.bytes)), "", "random");
     ASSERT_TRUE(session) << "seed " << seed << ": " << session.error().message;
@@ -350,7 +351,7 @@ TEST_F(OpenGpu, RandomNetworksGiveTheBitsOfEnginesForTheirShapes) {
       ++compared;
     }
   }
-  EXPECT_GT(compared, kSeeds);
+  EXPECT_GT(compared, seeds);
 }
 
 /// A height and a width are numbers of a convolution's text: such a region is emitted and compiled when a shape comes, and says so.
@@ -441,7 +442,7 @@ TEST_F(OpenGpu, WhatAFileKeepsServesItsRangeAndForgedOnesAreRefused) {
   // A launch may start any code with any number, as in every engine file for a GPU: but all is read within its bounds.
   std::mt19937_64 random(36);
   int refused = 0;
-  constexpr int kTries = 300;
+  const int kTries = static_cast<int>(rounds(100, 300));
   for (int i = 0; i < kTries; ++i) {
     nlohmann::json j = kept.text;
     std::vector<std::byte> data = kept.data;

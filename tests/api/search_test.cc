@@ -25,7 +25,7 @@ using testing::ArbitraryCosts;
 using testing::has_float_sum;
 
 TEST(Search, ArbitraryCostsNeverChangeTheBits) {
-  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 5000 : 300),
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", testing::rounds(100, 300, 5000)),
                       first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   std::map<std::string, int> chosen;
   for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
@@ -66,14 +66,14 @@ TEST(Search, ArbitraryCostsNeverChangeTheBits) {
   }
   for (const auto& [kind, n] : chosen) std::printf("%s=%d ", kind.c_str(), n);
   std::printf("\n");
-  if (graphs >= 300) {
+  if (graphs >= 100) {
     for (const char* kind : {"concat", "stores", "direct-store"}) EXPECT_GT(chosen[kind], 0) << kind << " was never chosen";
   }
 }
 
 TEST(Search, NeverCostsMoreThanTheDefaultPlan) {
   double saved = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1, last = testing::rounds(20, 60); seed <= last; ++seed) {
     ir::Graph g = testing::random_network(seed);
     ArbitraryCosts costs(seed + 1000);
     plan::PlanOptions options;

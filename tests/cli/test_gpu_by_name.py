@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from rounds import FULL
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
@@ -28,8 +29,7 @@ def test_names_and_efforts_are_checked_before_any_work(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name,architecture", [("T4", "sm_75"), ("A100", "sm_80"), ("sm_86", "sm_86"), ("RTX 4090", "sm_89"), ("H200", "sm_90a"), ("sm_120", "sm_120")])
-def test_an_engine_is_built_without_the_gpu(tmp_path, name, architecture):
+def build_without(tmp_path, name, architecture):
     facts = json.loads(run("doctor", "--system", "--json").stdout)
     if facts["cuda"]["nvrtc"]["version"] is None:
         pytest.skip("no NVRTC here")
@@ -47,6 +47,17 @@ def test_an_engine_is_built_without_the_gpu(tmp_path, name, architecture):
         assert run_here.returncode == 4 and "opening the GPU" in run_here.stderr, (run_here.returncode, run_here.stderr)
     by_name = run("run", MODEL, "--input", tmp_path / "x.npy", "--device", f"cuda:{name}", "--effort", "0")
     assert by_name.returncode == 4 and "is not in this machine" in by_name.stderr and architecture in by_name.stderr, by_name.stderr
+
+
+@pytest.mark.parametrize("name,architecture", [("T4", "sm_75"), ("H200", "sm_90a")])
+def test_an_engine_is_built_without_the_gpu(tmp_path, name, architecture):
+    build_without(tmp_path, name, architecture)
+
+
+@pytest.mark.skipif(not FULL, reason="seconds of compiling each; with OCTAVO_FULL only")
+@pytest.mark.parametrize("name,architecture", [("A100", "sm_80"), ("sm_86", "sm_86"), ("RTX 4090", "sm_89"), ("sm_120", "sm_120")])
+def test_an_engine_is_built_without_any_gpu(tmp_path, name, architecture):
+    build_without(tmp_path, name, architecture)
 
 
 def test_what_the_gpu_has_no_kernel_for_runs_on_the_cpu_where_that_is_allowed(tmp_path):

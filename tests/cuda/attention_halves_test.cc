@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <set>
 
+#include "cuda/architectures.h"
 #include "cuda/attention_halves_scene.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
 #include "cuda/text/emit_cuda.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -161,7 +163,7 @@ TEST_F(AttentionHalves, RandomShapes) {
     const char* text = std::getenv(name);
     return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
   };
-  const unsigned first = number("OCTAVO_FUZZ_SEED", 1000), runs = number("OCTAVO_FUZZ_RUNS", 12);
+  const unsigned first = number("OCTAVO_FUZZ_SEED", 1000), runs = number("OCTAVO_FUZZ_RUNS", static_cast<unsigned>(rounds(4, 12)));
   for (unsigned seed = first; seed < first + runs; ++seed) {
     std::mt19937 rng(seed);
     const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
@@ -275,8 +277,7 @@ TEST_P(AttentionHalvesTexts, Compile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts,
-                         ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, AttentionHalvesTexts, ::testing::ValuesIn(architectures()));
 
 }  // namespace
 }  // namespace octavo::testing

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cpu/attention_scene.h"
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
@@ -239,7 +240,7 @@ TEST(AttentionByWarps, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
   Scene s(5);
   attention::set(s, {1, 2, 197, 197, 64, 64}, {}, true);
-  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : architectures()) {
     const cuda::Target target{architecture, 108, 99 * 1024};
     const auto all = cuda::attention_warps_family().candidates(s.region(), s.plan(), target);
     ASSERT_FALSE(all.empty());

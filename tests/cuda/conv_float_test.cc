@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
@@ -416,7 +417,7 @@ TEST(ConvFloat, Float16CompilesForEveryArchitecture) {
   c.type = DType::f16, c.c = 64, c.o = 64;
   build(s, c);
   EXPECT_FALSE(cuda::conv_bf16_family().about(s.region())) << "the bits of another type";
-  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : architectures()) {
     const cuda::Target target{architecture};
     const auto all = cuda::conv_f16_family().candidates(s.region(), s.plan(), target);
     ASSERT_FALSE(all.empty());

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
@@ -294,7 +295,7 @@ TEST_F(RowsPool, PlantedMistakesAreFound) {
 
 TEST(RowsPoolText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : architectures()) {
     Built b({{2, 3, 56, 56}, 64, 7, 2, kUsual, 77, true});
     const cuda::Target target{architecture};
     const auto& family = cuda::conv_rows_pool_family();

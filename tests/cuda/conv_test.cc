@@ -2,6 +2,7 @@
 // architecture. tests/cuda/gpu/conv_bench.cc runs the same scenes on a GPU.
 #include <gtest/gtest.h>
 
+#include "cuda/architectures.h"
 #include "cuda/conv_scene.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
@@ -206,7 +207,7 @@ TEST_P(ConvCompiles, EveryFamily) {
     EXPECT_EQ(code->log, "") << family->name();
   }
 }
-INSTANTIATE_TEST_SUITE_P(For, ConvCompiles, ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, ConvCompiles, ::testing::ValuesIn(architectures()));
 
 }  // namespace
 }  // namespace octavo::testing

@@ -1,6 +1,7 @@
 // A depthwise convolution and the 1x1 convolution behind it in one kernel, under the emulation and as machine code.
 #include <gtest/gtest.h>
 
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
@@ -150,7 +151,7 @@ TEST_F(DepthwisePointwise, PlantedMistakesAreFound) {
 
 TEST(DepthwisePointwiseText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : architectures()) {
     Block b({2, 144, 56, 56, 24, 3, 1, {1, 1, 1, 1}, 0, 0, "residual"});
     const auto& family = cuda::depthwise_pointwise_family();
     const auto all = family.candidates(b.scene.region(), b.scene.plan(), {architecture});

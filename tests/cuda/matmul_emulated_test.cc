@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
@@ -214,7 +215,7 @@ TEST_P(MatmulTexts, Compile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, MatmulTexts, ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, MatmulTexts, ::testing::ValuesIn(architectures()));
 
 }  // namespace
 }  // namespace octavo::testing

@@ -9,6 +9,7 @@
 #include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 #include "cuda/plain_scene.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -30,7 +31,7 @@ TEST_P(Plain, RandomRegionsAreTheReferences) {
     return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
   };
   const unsigned first = setting("OCTAVO_FUZZ_SEED", 1);
-  const unsigned count = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") != nullptr ? 60 : 8);
+  const unsigned count = setting("OCTAVO_FUZZ_GRAPHS", static_cast<unsigned>(rounds(4, 8, 60)));
   for (unsigned seed = first; seed < first + count; ++seed) ASSERT_EQ(run(c, seed), "") << c.name << ", seed " << seed;
 }
 

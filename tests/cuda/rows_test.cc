@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
@@ -195,7 +196,7 @@ TEST_P(RowTexts, Compile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, RowTexts, ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, RowTexts, ::testing::ValuesIn(architectures()));
 
 }  // namespace
 }  // namespace octavo::testing

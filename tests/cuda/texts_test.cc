@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "cpu/scalar_region.h"
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/families.h"
 #include "cuda/families/planar.h"
@@ -71,7 +72,7 @@ TEST_P(Texts, OperatorsThatNumberElements) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(For, Texts, ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"));
+INSTANTIATE_TEST_SUITE_P(For, Texts, ::testing::ValuesIn(architectures()));
 
 }  // namespace
 }  // namespace octavo::testing

@@ -1,6 +1,7 @@
 // Two convolutions in one kernel, the first one's floats an operand of the second one's program: a residual branch with a convolution.
 #include <gtest/gtest.h>
 
+#include "cuda/architectures.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
@@ -131,7 +132,7 @@ TEST_F(TwoConvs, PlantedMistakesAreFound) {
 
 TEST(TwoConvsText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* architecture : architectures()) {
     Block b(kBasic);
     cuda::ConvTile t = std::string_view(architecture) == "sm_90a" ? tile(128, 64, 8, 1) : tile(64, 64, 2, 2);
     t.groups = std::string_view(architecture) == "sm_90a";

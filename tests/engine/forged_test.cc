@@ -20,6 +20,7 @@
 #include "plan/plan.h"
 #include "support/costs.h"
 #include "support/forger.h"
+#include "support/fuzz_setting.h"
 #include "support/placement.h"
 
 namespace octavo::engine {
@@ -191,7 +192,7 @@ TEST_F(ForgedEngine, UntouchedPartsLoadAndRun) {
 
 TEST_F(ForgedEngine, RefusedOrHarmless) {
   const std::uint64_t first = number_from("OCTAVO_FUZZ_SEED", 1);
-  const std::uint64_t rounds = number_from("OCTAVO_FUZZ_ROUNDS", std::getenv("OCTAVO_LONG") != nullptr ? 4000 : 100);
+  const std::uint64_t rounds = number_from("OCTAVO_FUZZ_ROUNDS", testing::rounds(30, 100, 4000));
   const bool verbose = std::getenv("OCTAVO_FUZZ_VERBOSE") != nullptr;
   int refused = 0, ran = 0, large = 0;
   for (const Network& n : networks_) {

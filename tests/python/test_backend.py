@@ -1,4 +1,5 @@
-"""The onnx package's backend tests, all of them: none wrong, none crashed, and what is refused is what tests/backend/refused.txt says."""
+"""The onnx package's backend tests: none wrong, none crashed, and what is refused is what tests/backend/refused.txt says. All of them on the cpu device, and with
+OCTAVO_FULL on the reference device too; without, one in four there."""
 import collections
 import pathlib
 
@@ -7,6 +8,7 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("ml_dtypes")
 from octavo import backend_tests  # noqa: E402
+from rounds import rounds  # noqa: E402
 
 PINNED = pathlib.Path(__file__).resolve().parents[1] / "backend" / "refused.txt"
 KERNELS = PINNED.with_name("kernels.txt")
@@ -21,14 +23,16 @@ def tests():
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_every_backend_test_is_in_its_class(tests, device):
-    results = backend_tests.run_all(tests, device, timeout=60)
-    changed = backend_tests.differences(results, backend_tests.read_pinned(PINNED))
+    step = 1 if device == "cpu" else rounds(4, 1)
+    results = backend_tests.run_all(tests[::step], device, timeout=60)
+    pinned = {name: why for name, why in backend_tests.read_pinned(PINNED).items() if step == 1 or name in results}
+    changed = backend_tests.differences(results, pinned)
     if device == "cpu":
         changed += backend_tests.lost_kernels(results, backend_tests.read_kernels(KERNELS))
     assert not changed, "\n".join(changed[:20])
     counts = collections.Counter(c for c, _ in results.values())
     passed, by_kernels = LEAST[device]
-    assert counts["cpu"] + counts["reference"] >= passed, counts
+    assert (counts["cpu"] + counts["reference"]) * step >= passed, counts
     assert counts["cpu"] >= by_kernels, counts
 
 

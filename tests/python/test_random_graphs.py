@@ -1,5 +1,5 @@
 """Random graphs over all operators: the reference device against the onnx package's own reference implementation, and the cpu device
-against the reference device. A failure prints the seed and the nodes; OCTAVO_SEED repeats one, OCTAVO_LONG=1 runs ten times as many."""
+against the reference device. A failure prints the seed and the nodes; OCTAVO_SEED repeats one; how many there are: tests/support/rounds.py."""
 import os
 import time
 import warnings
@@ -15,9 +15,10 @@ import graph_ops  # noqa: E402
 import graph_ops_moving  # noqa: E402, F401  (adds to graph_ops.OPS, as the next)
 import graph_ops_wide  # noqa: E402, F401
 import octavo  # noqa: E402
+from rounds import rounds  # noqa: E402
 
 OPSET = 24
-GRAPHS = 20000 if os.environ.get("OCTAVO_LONG") else 2000
+GRAPHS = rounds(500, 2000, 20000)
 NODES = 4
 LARGEST = 200.0
 
