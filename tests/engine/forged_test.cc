@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "engine/file.h"
 #include "engine/set.h"
 #include "ir/text.h"
+#include "onnx/build_model.h"
 #include "plan/plan.h"
 #include "support/costs.h"
 #include "support/forger.h"
@@ -79,6 +81,22 @@ output s
 output b
 )";
 
+/// Rows that data select, and a product, an activation and a sum of them: regions whose extents a counter decides.
+Result<ir::Graph> counted() {
+  onnx::testing::ModelBuilder m;
+  m.input("x", {12, 8}).output("y").output("sum").floats("half", {}, {0.01F}).ramp("w", {8, 24});
+  m.node("ReduceMax", {"x"}, {"top"}).ints("axes", {1}).i("keepdims", 0);
+  m.node("Greater", {"top", "half"}, {"keep"});
+  m.node("NonZero", {"keep"}, {"at"});
+  m.node("Transpose", {"at"}, {"rows"});
+  m.node("GatherND", {"x", "rows"}, {"taken"});
+  m.node("MatMul", {"taken", "w"}, {"product"});
+  m.node("Sigmoid", {"product"}, {"y"});
+  m.node("ReduceSum", {"y"}, {"sum"}).i("keepdims", 0);
+  OCTAVO_TRY(auto model, m.import());
+  return std::move(model.graph);
+}
+
 struct Network {
   std::string name;
   std::shared_ptr<const Engine> engine;
@@ -106,6 +124,11 @@ std::vector<Network> networks() {
     add(g->name, *g, false);
     add(g->name + " in few regions", *g, true);
   }
+  auto rows = counted();
+  if (!rows) ADD_FAILURE() << rows.error().message;
+  if (!rows) return out;
+  add("counted", *rows, false);
+  EXPECT_TRUE(std::ranges::any_of(out.back().engine->plan().regions, [](const region::Region& r) { return r.count >= 0; }));
   for (std::uint64_t seed = 1; seed <= 12; ++seed)
     add(fmt::format("random network {}", seed), testing::random_network(seed), seed % 3 == 0);
   return out;
@@ -151,7 +174,7 @@ class ForgedEngine : public ::testing::Test {
   }
 
   /// Runs on buffers of exactly the sizes that the plan states. False: it would take more memory or time than a test may.
-  static bool run(const std::shared_ptr<const Engine>& engine) {
+  static bool run(const std::shared_ptr<const Engine>& engine, bool sound = false) {
     constexpr std::int64_t kMost = std::int64_t{1} << 24;
     const region::Plan& plan = engine->plan();
     std::int64_t total = plan.devices[region::kHost].arena_bytes;
@@ -173,7 +196,8 @@ class ForgedEngine : public ::testing::Test {
       else
         out[binding] = held.back().data();
     }
-    EXPECT_TRUE((*context)->run(in, out));
+    const Status done = (*context)->run(in, out);
+    EXPECT_TRUE(done || (!sound && !done.error().message.empty())) << done.error().message;  // forged: a bound may be too small
     return true;
   }
 
@@ -186,7 +210,7 @@ TEST_F(ForgedEngine, UntouchedPartsLoadAndRun) {
   for (const Network& n : networks_) {
     const auto e = load(parts_of(n));
     ASSERT_TRUE(e) << n.name << ": " << e.error().message;
-    EXPECT_TRUE(run(*e)) << n.name;
+    EXPECT_TRUE(run(*e, true)) << n.name;
   }
 }
 

@@ -42,6 +42,20 @@ def exported(name, path):
     torch.onnx.export(model, ([torch.rand(3, SIZE[name], SIZE[name])],), str(path), dynamo=False, opset_version=17, input_names=["image"])
 
 
+def unmatched(ours, theirs):
+    """Boxes of theirs that ours lacks. Both are ordered by score, and boxes with scores that differ in their last bits may stand in either order."""
+    left, absent = set(range(len(next(iter(theirs.values()))))), []
+    for i in sorted(left):
+        def same(j):
+            return all(np.array_equal(ours[k][j], v[i]) if v.dtype.kind == "i" else np.allclose(ours[k][j], v[i], rtol=2e-3, atol=2e-3 * max(1.0, float(np.abs(v).max()))) for k, v in theirs.items())
+        found = min((j for j in left if same(j)), key=lambda j: abs(j - i), default=None)
+        if found is None or abs(found - i) > 4:
+            absent.append((i, {k: v[i].tolist() for k, v in theirs.items()}))
+        else:
+            left.remove(found)
+    return absent
+
+
 @pytest.mark.parametrize("name", list(SIZE))
 def test_as_many_boxes_as_there_are(name, tmp_path):
     exported(name, tmp_path / "m.onnx")
@@ -52,12 +66,8 @@ def test_as_many_boxes_as_there_are(name, tmp_path):
     for strength in (1.0, 0.8, 0.6):
         x = (rng.random((3, SIZE[name], SIZE[name])) * strength).astype(np.float32)
         got = engine.run({"image": x})
-        for out, theirs in zip(session.get_outputs(), session.run(None, {"image": x})):
-            ours = got[out.name]
-            assert ours.shape == theirs.shape, (out.name, ours.shape, theirs.shape)
-            counts.add(len(theirs))
-            if theirs.dtype.kind == "i":
-                np.testing.assert_array_equal(ours, theirs)
-            else:
-                np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-3 * max(1.0, float(np.abs(theirs).max(initial=0))))
+        theirs = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"image": x})))
+        assert {k: v.shape for k, v in got.items()} == {k: v.shape for k, v in theirs.items()}
+        counts.add(len(next(iter(theirs.values()))))
+        assert unmatched(got, theirs) == []
     assert max(counts) > 0

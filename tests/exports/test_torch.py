@@ -25,8 +25,7 @@ QUANTIZED = {
     "detection_head": {},
 }
 # Computed in float so far, with what the reason must say.
-FLOAT = {("se_block", "nncf"): (2, "per axis with 32 zero points"), ("transformer_block", "nncf"): (1, "matmul"),
-         ("transformer_block", "nncf_per_tensor"): (1, "matmul")}
+FLOAT = {("se_block", "nncf"): (2, "is quantized per axis, and its 32 zero points differ")}
 # What PyTorch itself does not export, with its words.
 NOT_EXPORTED = {
     ("transformer_block", "qat_eager"): "NonDynamicallyQuantizableLinear",

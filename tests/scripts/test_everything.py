@@ -54,6 +54,15 @@ def test_pages_wait_for_rows_that_exist():
                 assert pathlib.Path(name).name in known, f"{page}: {name}"
 
 
+def test_every_table_of_the_readme_is_measured_again():
+    """Its tables must be of one commit: all of their records are rows of some machine."""
+    known = {s.record + ".json" for s in AMX + VNNI}
+    names = [pathlib.Path(name).name for block in figures.blocks(ROOT / "README.md") for name in block.names]
+    assert len(names) >= 4 and set(names) <= known, set(names) - known
+    least = {s.record + ".json": s.importance for s in AMX + VNNI}
+    assert all(least[name] <= 2 for name in names), "what README shows comes first"
+
+
 def test_the_commands_of_records_have_no_folders(run):
     for step in AMX + VNNI:
         fill = {"seconds": 0.25, "rounds": 6}
