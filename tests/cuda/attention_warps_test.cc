@@ -85,7 +85,9 @@ TEST_F(AttentionWarps, ProgramsOfScores) {
         attention::Forms forms = forms_of(32, step);
         forms.unit *= step == 0.4F ? 300 : 1;
         forms.after = after, forms.by = 8, forms.mask = mask, forms.probability = 0.0078125F;
-        if (mask) EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, {2, 1}, seed), "") << "shared: " << step;
+        if (mask) {
+          EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, {2, 1}, seed), "") << "shared: " << step;
+        }
         EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, 1, seed++), "") << step << " " << mask;
       }
     }
@@ -144,6 +146,28 @@ TEST_F(AttentionWarps, WaysAreTakenAsTheyAreNamed) {
     ASSERT_TRUE(text) << text.error().message;
     EXPECT_EQ(text->text.find("kCoded = true") != std::string::npos, way == Way::bytes);
     EXPECT_EQ(text->text.find("kBounds = true") != std::string::npos, way != Way::in_order);
+  }
+}
+
+TEST_F(AttentionWarps, ScoresAsBytes) {
+  unsigned seed = 80;
+  for (const bool has_sign : {false, true}) {
+    for (const float step : {0.001F, 0.05F, 0.23F}) {  // of 0.23 the range is nearly the greatest that is taken
+      for (const std::int64_t keys : {1, 13, 32, 49, 197, 1024}) {
+        attention::Forms forms = forms_of(32, step);
+        forms.signed_scores = has_sign, forms.probability = std::array{0.0004F, 1.0F / 255, 0.02F}[seed % 3];
+        forms.unit *= step / 0.05F;
+        if (keys % 2 == 1) forms.zero[3] = 77, forms.zero[2] = 0;
+        const AttentionWarpsTile tile = keys > 32 && seed % 2 == 0 ? AttentionWarpsTile{2, 1} : AttentionWarpsTile{1};
+        Scene s(seed);
+        attention::set(s, {1, 1, 18, keys, 32, 16}, forms, true);
+        const auto text = cuda::attention_warps_family().emit(s.region(), s.plan(), cuda::spell(tile), kSm80);
+        ASSERT_TRUE(text) << text.error().message;
+        EXPECT_NE(text->text.find("kCoded = true"), std::string::npos) << step << " " << keys;
+        EXPECT_NE(text->text.find(has_sign ? "kCodeFlip = 0x80808080u" : "kCodeFlip = 0u"), std::string::npos);
+        EXPECT_EQ(attend({1, 1, 18, keys, 32, 16}, forms, tile, seed++), "") << has_sign << " " << step << " " << keys;
+      }
+    }
   }
 }
 
@@ -220,7 +244,9 @@ TEST_F(AttentionWarps, MistakesOfScoresAreFound) {
     for (const Planted& planted : {bytes, floats}) {
       EXPECT_NE(planted("octavo_shuffle_xor(__float_as_int(part[i % 2]), i < 2 ? 1 : 2)", "__float_as_int(part[i % 2])"), "")
           << "lanes of a row with sums of their own";
-      if (tile.shared != 0) EXPECT_NE(planted("octavo_barrier();  // behind the parts of sums, and codes", ""), "");
+      if (tile.shared != 0) {
+        EXPECT_NE(planted("octavo_barrier();  // behind the parts of sums, and codes", ""), "");
+      }
     }
     EXPECT_NE(bytes("e[v] = whole || at + v < kKeys ? e[v] : 0.0f", "e[v] = e[v]"), "") << "sums the padding";
     EXPECT_NE(bytes("step == kSteps - 1) {  // what lies", "false) {  // what lies"), "") << "multiplies the padding";
@@ -247,8 +273,7 @@ TEST_F(AttentionWarps, MistakesOfRowsThatAreSettledAreFound) {
     EXPECT_NE(planted("a[k] = k == i ? word : a[k]", "a[k] = word"), "");
     if (way == Way::bytes) {
       EXPECT_NE(planted("vector / 4 % 2 * 8 + r / 8 * 4", "vector / 4 % 2 * 8"), "") << "another row";
-      EXPECT_NE(planted("4 * i + v < kKeys ? octavo_score_of(word, v)", "true ? octavo_score_of(word, v)"), "")
-          << "sums the padding";
+      EXPECT_NE(planted("e[v] = 4 * i + v < kKeys ? e[v] : 0.0f", "e[v] = e[v]"), "") << "sums the padding";
     } else {
       EXPECT_NE(planted("(r >> 1 & 3) + r / 8 * 8", "(r >> 1 & 3)"), "") << "another row";
     }

@@ -25,6 +25,9 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/families/attention/attention_warps.inc"
     ;
+constexpr std::string_view kBoundsText =
+#include "cuda/families/attention/attention_bounds.inc"
+    ;
 constexpr std::int64_t kQueries = 16;  // of a warp
 
 /// Scores that are codes: score = scale * (code - zero), of codes from first to last. `program` gives the code, of type u8 or s8.
@@ -327,6 +330,7 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                           "octavo_bounded((c)[2]), octavo_bounded((c)[3]))\n",
                           a.codes.last);
     std::string text(kText);
+    replace_mark(text, "@BOUNDS@", kBoundsText);
     programs.fill(text);
     out.text += std::string(elements_functions()) + softmax_text(a.softmax.program) +
                 total_of_blocks(parts(up(a.keys, 4), kSumBlock)) + programs.text() + std::string(columns_text()) + text;
