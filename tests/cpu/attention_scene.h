@@ -24,7 +24,8 @@ struct Forms {
   enum { nothing, product, quotient } after = nothing;
   float by = 1;
   bool mask = false, scaled = false;
-  bool guarded = false;  ///< behind softmax NaN becomes 0, and what is left is rounded again
+  bool signed_scores = false;  ///< codes of scores have a sign and no zero point
+  bool guarded = false;        ///< behind softmax NaN becomes 0, and what is left is rounded again
   float probability = 1.0F / 255;
   std::array<std::int32_t, 4> zero{128, 128, 128, 128};  ///< of queries, keys, probabilities, values
 };
@@ -56,7 +57,8 @@ inline void set(Scene& s, const Sizes& n, const Forms& forms, bool between) {
   auto& p = scores.program;
   int v = p.push(Op::mul, p.imm_f(forms.unit), p.push(Op::i2f, p.push(Op::acc_i)));
   if (forms.step > 0) {
-    v = p.push(Op::sub_i, p.push(Op::add_i, clamped(p, v, forms.step, -128, 127), p.imm_i(128)), p.imm_i(128));
+    v = clamped(p, v, forms.step, -128, 127);
+    if (!forms.signed_scores) v = p.push(Op::sub_i, p.push(Op::add_i, v, p.imm_i(128)), p.imm_i(128));
     v = p.push(Op::mul, p.imm_f(forms.step), p.push(Op::i2f, v));
   }
   if (forms.after != Forms::nothing) v = p.push(forms.after == Forms::product ? Op::mul : Op::div, v, p.imm_f(forms.by));

@@ -86,7 +86,9 @@ TEST_F(AttentionWarps, ProgramsOfScores) {
         attention::Forms forms = forms_of(32, step);
         forms.unit *= step == 0.4F ? 300 : 1;
         forms.after = after, forms.by = 8, forms.mask = mask, forms.probability = 0.0078125F;
-        if (mask) EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, {2, 1}, seed), "") << "shared: " << step;
+        if (mask) {
+          EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, {2, 1}, seed), "") << "shared: " << step;
+        }
         EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, 1, seed++), "") << step << " " << mask;
       }
     }
@@ -125,96 +127,163 @@ TEST_F(AttentionWarps, EveryTileThatIsOffered) {
   EXPECT_EQ(seen.size(), 11U);
 }
 
-// Steps of probabilities of which rows are computed by bounds, and of which all are added up in order.
-constexpr float kByBounds = 0.001F, kInOrder = 0.00008F;
+/// What the text does with scores and exponentials.
+enum class Way { bytes, floats, in_order };  // the first two by bounds
 
-/// Where both bounds of a quotient round to different codes, the program decides: here nearly always.
-TEST_F(AttentionWarps, TheLongWayGivesTheSameCodes) {
-  for (const float step : {kByBounds, kInOrder}) {
-    attention::Forms forms = forms_of(64, 0.05F);
-    forms.probability = step;
-    for (const AttentionWarpsTile& tile : {AttentionWarpsTile{2}, AttentionWarpsTile{2, 1}}) {
-      const auto planted = [&](std::string_view from, std::string_view to, bool never) {
-        return attend({1, 2, 20, 150, 64, 32}, forms, tile, 9, [&](std::string text) {
-          text = edited(std::move(text), from, to);
-          if (!never) return text;
-          return step == kInOrder ? edited(std::move(text), "(other[i] | (unbounded >> i % 2 & 1u)) != 0u", "false")
-                                  : edited(std::move(text), "if (octavo_ballot(undecided) != 0u)", "if (false)");
-        });
-      };
-      EXPECT_EQ(planted("__fmul_rn(scaled, kLow)", "__fmul_rn(scaled, 0.5f)", false), "") << step;
-      EXPECT_NE(planted("__fmul_rn(scaled, kLow)", "__fmul_rn(scaled, 0.5f)", true), "") << step;
+attention::Forms forms_by(Way way) {
+  attention::Forms forms = forms_of(64, 0.05F);
+  forms.probability = way == Way::in_order ? 0.00008F : 0.001F;
+  if (way == Way::floats) forms.after = attention::Forms::product, forms.by = 1.25F;
+  return forms;
+}
+constexpr std::string_view kPowerOfBytes = "octavo_exp2(__fmaf_rn(octavo_byte_value(word, v), kCodeRate, kCodeBase))",
+                           kPowerOfFloats = "octavo_exp2(__fmaf_rn(e[v], kLog2E, base))";
+
+TEST_F(AttentionWarps, WaysAreTakenAsTheyAreNamed) {
+  for (const Way way : {Way::bytes, Way::floats, Way::in_order}) {
+    Scene s(5);
+    attention::set(s, {1, 2, 20, 150, 64, 32}, forms_by(way), true);
+    const auto text = cuda::attention_warps_family().emit(s.region(), s.plan(), cuda::spell(AttentionWarpsTile{2}), kSm80);
+    ASSERT_TRUE(text) << text.error().message;
+    EXPECT_EQ(text->text.find("kCoded = true") != std::string::npos, way == Way::bytes);
+    EXPECT_EQ(text->text.find("kBounds = true") != std::string::npos, way != Way::in_order);
+  }
+}
+
+TEST_F(AttentionWarps, ScoresAsBytes) {
+  unsigned seed = 80;
+  for (const bool has_sign : {false, true}) {
+    for (const float step : {0.001F, 0.05F, 0.23F}) {  // of 0.23 the range is nearly the greatest that is taken
+      for (const std::int64_t keys : {1, 13, 32, 49, 197, 1024}) {
+        attention::Forms forms = forms_of(32, step);
+        forms.signed_scores = has_sign, forms.probability = std::array{0.0004F, 1.0F / 255, 0.02F}[seed % 3];
+        forms.unit *= step / 0.05F;
+        if (keys % 2 == 1) forms.zero[3] = 77, forms.zero[2] = 0;
+        const AttentionWarpsTile tile = keys > 32 && seed % 2 == 0 ? AttentionWarpsTile{2, 1} : AttentionWarpsTile{1};
+        Scene s(seed);
+        attention::set(s, {1, 1, 18, keys, 32, 16}, forms, true);
+        const auto text = cuda::attention_warps_family().emit(s.region(), s.plan(), cuda::spell(tile), kSm80);
+        ASSERT_TRUE(text) << text.error().message;
+        EXPECT_NE(text->text.find("kCoded = true"), std::string::npos) << step << " " << keys;
+        EXPECT_NE(text->text.find(has_sign ? "kCodeFlip = 0x80808080u" : "kCodeFlip = 0u"), std::string::npos);
+        EXPECT_EQ(attend({1, 1, 18, keys, 32, 16}, forms, tile, seed++), "") << has_sign << " " << step << " " << keys;
+      }
     }
   }
 }
 
-/// The bounds hold for any power of two that is right to two units in the last place, and for any order of a sum.
-TEST_F(AttentionWarps, BoundsDoNotDependOnTheApproximation) {
-  attention::Forms forms = forms_of(64, 0.05F);
-  for (unsigned seed = 1; seed < 9; ++seed) {
-    forms.probability = std::array{0.0003F, 0.0011F, 1.0F / 255}[seed % 3];
-    const std::string_view power = "octavo_exp2(__fmaf_rn(e[v], kLog2E, base))";
-    const auto planted = [&](std::string_view to) {
-      return attend({2, 2, 40, 197, 64, 16}, forms, 1, seed, [&](std::string text) { return edited(std::move(text), power, to); });
-    };
-    EXPECT_EQ(planted("octavo_exp2(__fmaf_rn(e[v], kLog2E, base)) * 1.0000002f"), "") << seed;
-    EXPECT_EQ(planted("octavo_exp2(__fmaf_rn(e[v], kLog2E, base)) * (v % 2 == 0 ? 0.9999998f : 1.0000002f)"), "") << seed;
-    EXPECT_EQ(planted("octavo_exp2(__fmaf_rn(e[v], kLog2E, base + 0.25f))"), "") << seed << ": a factor in common";
-    EXPECT_NE(planted("octavo_exp2(__fmaf_rn(e[v], kLog2E, base)) * (v % 2 == 0 ? 0.999f : 1.001f)"), "") << seed;
+/// Where both bounds of a quotient round to different codes, the program decides: here nearly always.
+TEST_F(AttentionWarps, TheLongWayGivesTheSameCodes) {
+  for (const Way way : {Way::bytes, Way::floats, Way::in_order}) {
+    for (const AttentionWarpsTile& tile : {AttentionWarpsTile{2}, AttentionWarpsTile{2, 1}}) {
+      const auto planted = [&](bool never) {
+        return attend({1, 2, 20, 150, 64, 32}, forms_by(way), tile, 9, [&](std::string text) {
+          text = edited(std::move(text), "__fmul_rn(scaled, kLow)", "__fmul_rn(scaled, 0.5f)");
+          if (!never) return text;
+          return way == Way::in_order ? edited(std::move(text), "(other[i] | (unbounded >> i % 2 & 1u)) != 0u", "false")
+                                      : edited(std::move(text), "if (octavo_ballot(undecided) != 0u)", "if (false)");
+        });
+      };
+      EXPECT_EQ(planted(false), "") << static_cast<int>(way) << " " << tile.shared;
+      EXPECT_NE(planted(true), "") << static_cast<int>(way) << " " << tile.shared;
+    }
   }
 }
 
+/// The bounds hold for any power of two that is right to two units in the last place, and whatever factor a row has in common.
+TEST_F(AttentionWarps, BoundsDoNotDependOnTheApproximation) {
+  for (const Way way : {Way::bytes, Way::floats}) {
+    const std::string_view power = way == Way::bytes ? kPowerOfBytes : kPowerOfFloats;
+    for (unsigned seed = 1; seed < 5; ++seed) {
+      attention::Forms forms = forms_by(way);
+      forms.probability = std::array{0.0003F, 0.0011F, 1.0F / 255}[seed % 3];
+      const auto planted = [&](std::string_view behind) {
+        return attend({2, 2, 40, 197, 64, 16}, forms, 1, seed,
+                      [&](std::string text) { return edited(std::move(text), power, std::string(power) + std::string(behind)); });
+      };
+      EXPECT_EQ(planted(" * 1.0000002f"), "") << seed;
+      EXPECT_EQ(planted(" * (v % 2 == 0 ? 0.9999998f : 1.0000002f)"), "") << seed;
+      EXPECT_EQ(planted(" * 1.37f"), "") << seed;
+      EXPECT_NE(planted(" * (v % 2 == 0 ? 0.99f : 1.01f)"), "") << seed;
+    }
+  }
+}
+
+/// Edits a text and attends; equal without an edit.
+struct Planted {
+  Way way;
+  AttentionWarpsTile tile;
+  std::array<std::int32_t, 4> zero{127, 130, 3, 120};
+  std::int64_t keys = 150;
+  std::string operator()(std::string_view from, std::string_view to) const {
+    attention::Forms forms = forms_by(way);
+    forms.zero = zero;
+    return attend({1, 2, 37, keys, 64, 32}, forms, tile, 9, [&](std::string text) { return edited(std::move(text), from, to); });
+  }
+};
+constexpr std::string_view kSameText = "constexpr int kPairs";
+
 TEST_F(AttentionWarps, MistakesAreFound) {
-  attention::Forms forms = forms_of(64, 0.05F);
-  forms.zero = {127, 130, 3, 120}, forms.probability = kByBounds;
-  const auto planted = [&](std::string_view from, std::string_view to) {
-    return attend({1, 2, 37, 150, 64, 32}, forms, 2, 9, [&](std::string text) { return edited(std::move(text), from, to); });
-  };
-  EXPECT_EQ(planted("kPairs", "kPairs"), "") << "nothing planted";
-  EXPECT_NE(planted("octavo_barrier();  // the values are complete", "// the values are complete"), "");
-  EXPECT_NE(planted("if (at + e >= kKeys) score[e] =", "if (false) score[e] ="), "") << "sums the padding";
-  EXPECT_NE(planted("i < 2 ? 1 : 2)));\n\n", "0)));\n\n"), "") << "lanes of a row with largest scores of their own";
-  EXPECT_NE(planted("acc -= kZeroQueries * totals", "acc -= 0 * totals"), "");
-  EXPECT_NE(planted("kScoresBeginWith - kZeroKeys * total", "kScoresBeginWith"), "");
-  EXPECT_NE(planted("- kZeroValues * totals[i * 2]", ""), "");
-  EXPECT_NE(planted("octavo_row_of((unsigned)(16 * chunk + c))", "(16 * chunk + c)"), "") << "columns in their order";
-  const auto shared = [&](std::string_view from, std::string_view to) {
-    return attend({1, 2, 37, 150, 64, 32}, forms, {3, 1}, 9, [&](std::string text) { return edited(std::move(text), from, to); });
-  };
-  EXPECT_EQ(shared("kPairs", "kPairs"), "") << "nothing planted";
-  EXPECT_NE(shared("octavo_barrier();  // behind the scores", ""), "");
-  EXPECT_NE(shared("octavo_barrier();  // behind the parts of sums", ""), "");
-  EXPECT_NE(shared("octavo_barrier();                         // behind all reads", ""), "");
-  EXPECT_NE(shared("most[0] = fmaxf(most[0], largest[i * 16 + place])", "most[0] = most[0]"), "") << "largest scores of a part";
-  EXPECT_NE(shared("octavo_barrier();\n    if (member > 0) return;", "if (member > 0) return;"), "")
-      << "sums that are not there yet";
+  for (const Way way : {Way::bytes, Way::floats, Way::in_order}) {
+    const Planted planted{way, {2}};
+    EXPECT_EQ(planted(kSameText, kSameText), "") << "nothing planted";
+    EXPECT_NE(planted("octavo_barrier();  // the values are complete", "// the values are complete"), "");
+    EXPECT_NE(planted("kScoresBeginWith - kZeroKeys * total", "kScoresBeginWith"), "");
+    EXPECT_NE(planted("- kZeroValues * totals[i * 2]", ""), "");
+    EXPECT_NE(planted("octavo_row_of((unsigned)(16 * chunk + c))", "(16 * chunk + c)"), "") << "columns in their order";
+    const Planted shared{way, {3, 1}};
+    EXPECT_EQ(shared(kSameText, kSameText), "") << "nothing planted";
+    EXPECT_NE(shared("octavo_barrier();                         // behind all reads", ""), "");
+    EXPECT_NE(shared("octavo_barrier();\n    if (member > 0) return;", "if (member > 0) return;"), "")
+        << "sums that are not there yet";
+  }
+}
+
+TEST_F(AttentionWarps, MistakesOfScoresAreFound) {
+  for (const AttentionWarpsTile& tile : {AttentionWarpsTile{2}, AttentionWarpsTile{3, 1}}) {
+    const Planted bytes{Way::bytes, tile}, floats{Way::floats, tile};
+    for (const Planted& planted : {bytes, floats}) {
+      EXPECT_NE(planted("octavo_shuffle_xor(__float_as_int(part[i % 2]), i < 2 ? 1 : 2)", "__float_as_int(part[i % 2])"), "")
+          << "lanes of a row with sums of their own";
+      if (tile.shared != 0) {
+        EXPECT_NE(planted("octavo_barrier();  // behind the parts of sums, and codes", ""), "");
+      }
+    }
+    EXPECT_NE(bytes("e[v] = whole || at + v < kKeys ? e[v] : 0.0f", "e[v] = e[v]"), "") << "sums the padding";
+    EXPECT_NE(bytes("step == kSteps - 1) {  // what lies", "false) {  // what lies"), "") << "multiplies the padding";
+    EXPECT_NE(bytes("(u / 2 * 512 + lane * 16 + u % 2 * 8)", "(u / 2 * 512 + lane * 16)"), "");
+    EXPECT_NE(floats("if (at + e >= kKeys) score[e] =", "if (false) score[e] ="), "") << "sums the padding";
+    if (tile.shared != 0) {
+      EXPECT_NE(floats("octavo_barrier();  // behind the scores", ""), "");
+      EXPECT_NE(floats("most[0] = fmaxf(most[0], largest[i * 16 + place])", "most[0] = most[0]"), "") << "largest scores of a part";
+    }
+  }
 }
 
 TEST_F(AttentionWarps, MistakesOfRowsThatAreSettledAreFound) {
-  attention::Forms forms = forms_of(64, 0.05F);
-  forms.probability = kByBounds;
-  const auto planted = [&](std::string_view from, std::string_view to) {
-    return attend({1, 2, 37, 150, 64, 32}, forms, 2, 9, [&](std::string text) {
-      return edited(edited(std::move(text), "__fmul_rn(scaled, kLow)", "__fmul_rn(scaled, 0.5f)"), from, to);
-    });
-  };
-  EXPECT_EQ(planted("kPairs", "kPairs"), "") << "nothing planted";
-  EXPECT_NE(planted("octavo_warp_barrier();  // behind the row's exponentials", ""), "");
-  EXPECT_NE(planted("octavo_warp_barrier();  // behind the sums of the row's blocks", ""), "");
-  EXPECT_NE(planted("second ? most[1] : most[0]), 4 * g)", "most[0]), 4 * g)"), "") << "the largest score of another row";
-  EXPECT_NE(planted("(second ? 8 : 0)) * kPitch", "0) * kPitch"), "") << "another row";
-  EXPECT_NE(planted("if (group == g && second)", "if (second)"), "") << "a sum for all rows";
-  EXPECT_NE(planted("a[k] = k == i ? word : a[k]", "a[k] = word"), "");
+  for (const Way way : {Way::bytes, Way::floats}) {
+    const auto planted = [&](std::string_view from, std::string_view to) {
+      return attend({1, 2, 37, 150, 64, 32}, forms_by(way), 2, 9, [&](std::string text) {
+        return edited(edited(std::move(text), "__fmul_rn(scaled, kLow)", "__fmul_rn(scaled, 0.5f)"), from, to);
+      });
+    };
+    EXPECT_EQ(planted(kSameText, kSameText), "") << "nothing planted";
+    EXPECT_NE(planted("octavo_warp_barrier();  // behind the row's exponentials", ""), "");
+    EXPECT_NE(planted("octavo_warp_barrier();  // behind the sums of the row's blocks", ""), "");
+    EXPECT_NE(planted("if (group == g && second)", "if (second)"), "") << "a sum for all rows";
+    EXPECT_NE(planted("a[k] = k == i ? word : a[k]", "a[k] = word"), "");
+    if (way == Way::bytes) {
+      EXPECT_NE(planted("vector / 4 % 2 * 8 + r / 8 * 4", "vector / 4 % 2 * 8"), "") << "another row";
+      EXPECT_NE(planted("e[v] = 4 * i + v < kKeys ? e[v] : 0.0f", "e[v] = e[v]"), "") << "sums the padding";
+    } else {
+      EXPECT_NE(planted("(r >> 1 & 3) + r / 8 * 8", "(r >> 1 & 3)"), "") << "another row";
+    }
+  }
 }
 
 TEST_F(AttentionWarps, MistakesOfSumsInOrderAreFound) {
-  attention::Forms forms = forms_of(64, 0.05F);
-  forms.zero = {127, 130, 3, 120}, forms.probability = kInOrder;
   for (const AttentionWarpsTile& tile : {AttentionWarpsTile{2}, AttentionWarpsTile{3, 1}}) {
-    const auto planted = [&](std::string_view from, std::string_view to) {
-      return attend({1, 2, 37, 150, 64, 32}, forms, tile, 9, [&](std::string text) { return edited(std::move(text), from, to); });
-    };
-    EXPECT_EQ(planted("kPairs", "kPairs"), "") << "nothing planted";
+    const Planted planted{Way::in_order, tile};
     EXPECT_NE(planted("octavo_members_barrier();  // behind the exponentials", "// behind the exponentials"), "");
     EXPECT_NE(planted("octavo_members_barrier();  // behind the sums", "// behind the sums"), "");
     EXPECT_NE(planted("if (kPadded != kKeys && quarter == (kVectors - 1) % 4 &&", "if (false &&"), "") << "sums the padding";

@@ -4,11 +4,13 @@
 //   octavo_gpu_attention text [u8|warps|f16]   the text of one kernel, of ViT-B/16; needs no GPU
 //   octavo_gpu_attention ptxas [ARCH [NAME]]   compiles the kernels that are timed (as NAME), and says what NVRTC reports; needs no GPU
 //   octavo_gpu_attention time [u8|halves]  the attention of ViT-B/16 and BERT-base, and heads of 64 with 1k, 4k and 16k keys; every tile; the best three
+//   octavo_gpu_attention serve NAME        float16 or bfloat16: milliseconds of the best tile, then again for each line that is read (bench/gpu_attention.py)
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -220,6 +222,35 @@ void time_halves(const Gpu& gpu, const Target& target) {
   }
 }
 
+/// Milliseconds of the best tile of the row of this name, then again for every line of the standard input.
+int serve(const Gpu& gpu, const Target& target, const std::string& name) {
+  for (const TimedHalves& t : timed_halves()) {
+    if (t.name != name) continue;
+    Scene s(5);
+    testing::halves::set(s, t.sizes, t.forms);
+    std::vector<Attempt> all = attempts(s, family_of(t.forms.type), target, kAll, failures);
+    compile_all(all, gpu.architecture);
+    Attempt* best = nullptr;
+    for (Attempt& a : all) {
+      if (!a.trouble.empty()) continue;
+      results(gpu, s, a, &a.seconds);
+      if (a.seconds > 0 && (best == nullptr || a.seconds < best->seconds)) best = &a;
+    }
+    if (best == nullptr) return 1;
+    fmt::print("{} {}\n", best->seconds * 1e3, name_of(*best));
+    std::fflush(stdout);
+    for (int c; (c = std::getchar()) != EOF;) {
+      if (c != '\n') continue;
+      results(gpu, s, *best, &best->seconds);
+      fmt::print("{}\n", best->seconds * 1e3);
+      std::fflush(stdout);
+    }
+    return 0;
+  }
+  fmt::print(stderr, "no such row: {}\n", name);
+  return 1;
+}
+
 /// What the assembler says of every kernel that is timed in float16 or bfloat16: registers and spills.
 int report_registers(const std::string& architecture, const std::string& only) {
   Target target;
@@ -281,6 +312,7 @@ int run(int argc, char** argv) {
   const auto opened = open_and_say(gpu);
   if (!opened) return 3;
   const Target& target = *opened;
+  if (mode == "serve") return serve(gpu, target, argc > 2 ? argv[2] : "");
   if (mode == "check") {
     check(gpu, target, argc > 2 ? std::atoi(argv[2]) : 60);
     check_halves(gpu, target, argc > 2 ? std::atoi(argv[2]) : 60);

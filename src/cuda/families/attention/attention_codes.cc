@@ -118,14 +118,14 @@ Result<CodesShape> codes_shape(const region::Region& r, const region::Plan& plan
 }
 
 ElementText element_text(const AttentionShape& a, const ElementProgram& s, const std::string& name, const std::string& prefix,
-                         bool real, double largest) {
+                         bool real, double largest, bool saturates) {
   ElementText out;
   const std::size_t rank = a.rank;
   Magnitudes magnitudes{largest, {}};
   magnitudes.operands.assign(s.operands.size(), std::numeric_limits<double>::infinity());
   const Shortened shortened = shorten(s.program, magnitudes, std::vector<char>(s.operands.size(), 0));
   out.acc_offset = shortened.acc_offset;
-  const program::Program& p = shortened.program;
+  const program::Program p = saturates ? without_store_clamps(shortened.program) : shortened.program;
   const std::vector<char> used = loaded(p);
   const bool sums = program::uses(p, program::Op::acc_f) || program::uses(p, program::Op::acc_i);
   std::string loads, call = sums ? "acc" : "0", parameters;
@@ -176,12 +176,12 @@ Launch CodesPrograms::launch(const CodesShape& a, std::int64_t blocks, int threa
   return out;
 }
 
-Result<CodesPrograms> codes_programs(const CodesShape& a, const EpilogueShape& shape) {
+Result<CodesPrograms> codes_programs(const CodesShape& a, const EpilogueShape& shape, bool scores_saturate) {
   CodesPrograms out;
   out.epilogue = emit_epilogue(a.product, shape, shape.padded_channels * 4);
   if (!out.epilogue.refusal.empty()) return refuse(out.epilogue.refusal);
   const double largest_sum = std::min(static_cast<double>(a.features) * a.left.largest() * a.right.largest(), 2147483648.0);
-  out.scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum);
+  out.scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum, scores_saturate);
   out.probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
   return out;
 }

@@ -27,9 +27,9 @@ struct ElementText {
   std::vector<Argument> arguments;
   std::int32_t acc_offset = 0;  ///< what the program expects to be added to the sum
 };
-/// `largest`: a bound of the accumulator's magnitude. `real`: it is a float.
+/// `largest`: a bound of the accumulator's magnitude. `real`: it is a float. `saturates`: what is done with the code bounds it.
 [[nodiscard]] ElementText element_text(const AttentionShape& shape, const ElementProgram& element, const std::string& name,
-                                       const std::string& prefix, bool real, double largest);
+                                       const std::string& prefix, bool real, double largest, bool saturates = false);
 
 /// The region's programs in a kernel, and its epilogue.
 struct CodesPrograms {
@@ -41,8 +41,9 @@ struct CodesPrograms {
   /// `octavo_attention` with its arguments.
   [[nodiscard]] Launch launch(const CodesShape& shape, std::int64_t blocks, int threads, std::int64_t shared) const;
 };
-/// Error: why there is no such epilogue.
-[[nodiscard]] Result<CodesPrograms> codes_programs(const CodesShape& shape, const EpilogueShape& epilogue);
+/// `scores_saturate`: the first program gives codes, which the kernel bounds. Error: why there is no such epilogue.
+[[nodiscard]] Result<CodesPrograms> codes_programs(const CodesShape& shape, const EpilogueShape& epilogue,
+                                                   bool scores_saturate = false);
 
 /// Where the operands of each batch begin: the constants kQueryOuter to kValueInner.
 [[nodiscard]] std::string batch_offsets(const CodesShape& shape);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,10 +25,26 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/families/attention/attention_warps.inc"
     ;
+constexpr std::string_view kBoundsText =
+#include "cuda/families/attention/attention_bounds.inc"
+    ;
 constexpr std::int64_t kQueries = 16;  // of a warp
+
+/// Scores that are codes: score = scale * (code - zero), of codes from first to last. `program` gives the code, of type u8 or s8.
+struct CodedScores {
+  program::Program program;
+  float scale = 1;
+  std::int32_t zero = 0, first = 0, last = 0;
+  [[nodiscard]] double range() const { return (last - first) * static_cast<double>(scale); }
+  [[nodiscard]] double largest() const {
+    return std::max(std::abs(first - zero), std::abs(last - zero)) * static_cast<double>(scale);
+  }
+  static constexpr double kRange = 60;  ///< up to which 2^(...) of all codes are normal numbers, and sums and their inverses too
+};
 
 struct WarpsShape : CodesShape {
   Rounded codes;
+  std::optional<CodedScores> coded;
   std::int64_t piece = 16;  ///< bytes of a lane's reads of queries and keys
   bool near = false;        ///< no two scores are further apart than 86
 };
@@ -78,21 +95,28 @@ Result<Rounded> read_codes(const program::Program& p) {
   return no();
 }
 
-/// Are all scores codes of one quantizer whose range is at most 86?
-bool near_scores(const program::Program& p) {
+/// Nothing where the scores are none, or not of the sum alone.
+std::optional<CodedScores> read_scores(const program::Program& p) {
   for (const program::Span& s : p.spans) {
     const auto* span = std::get_if<program::DequantizeSpan>(&s);
     if (span == nullptr || p.outputs[0].value != span->result) continue;
     const auto bounds = program::find_intervals(p, std::vector<bool>(static_cast<std::size_t>(p.operand_count) + 1, false));
-    const program::Interval& codes = bounds[static_cast<std::size_t>(span->shifted)];
-    return (codes.hi - codes.lo) * std::fabs(static_cast<double>(span->scale)) <= 86;
+    const program::Interval& codes = bounds[static_cast<std::size_t>(span->code)];
+    if (!(span->scale > 0) || !(codes.lo >= -128 && codes.hi <= 255 && (codes.lo >= 0 || codes.hi <= 127))) return std::nullopt;
+    CodedScores out{p, span->scale, span->zero, static_cast<std::int32_t>(codes.lo), static_cast<std::int32_t>(codes.hi)};
+    out.program.outputs = {{span->code, codes.lo < 0 ? ir::DType::s8 : ir::DType::u8}};
+    out.program.spans.clear();
+    out.program = program::simplify(out.program);
+    program::mark(out.program);
+    if (program::uses(out.program, program::Op::load_f) || program::uses(out.program, program::Op::load_i)) return std::nullopt;
+    return out;
   }
-  return false;
+  return std::nullopt;
 }
 
 Result<WarpsShape> warps_shape(const region::Region& r, const region::Plan& plan) {
   OCTAVO_TRY(CodesShape read, codes_shape(r, plan));
-  WarpsShape a{std::move(read), {}, 16, false};
+  WarpsShape a{std::move(read), {}, {}, 16, false};
   if (a.features % 32 != 0) return refuse("features", a.features, "a multiple of 32");
   a.piece = a.features % 64 == 0 ? 16 : 8;
   if (a.columns % 16 != 0) return refuse("columns of the values", a.columns, "a multiple of 16");
@@ -113,7 +137,9 @@ Result<WarpsShape> warps_shape(const region::Region& r, const region::Plan& plan
   OCTAVO_TRY(a.codes, read_codes(a.softmax.program));
   if (a.codes.zero != a.p.quantizer->zero_point[0])
     return refuse("zero point of the probabilities", a.codes.zero, a.p.quantizer->zero_point[0]);
-  a.near = near_scores(a.scores.program);
+  a.coded = read_scores(a.scores.program);
+  a.near = a.coded && a.coded->range() <= 86;
+  if (a.coded && a.coded->range() > CodedScores::kRange) a.coded.reset();
   return a;
 }
 
@@ -125,24 +151,29 @@ Result<WarpsShape> warps_shape(const region::Region& r, const region::Plan& plan
 ///   reference  a difference x, its exponential 4; each of the terms of a block is rounded when it is added, and so are sums of pairs of blocks
 ///   text       log2(e) x / 4, the product and its addition x, the power of two 4; four terms, then a term for each 16 keys, then lanes and warps
 ///   both       the quotient and its division by the step, or the reciprocal of the product: 8
-double units_apart(std::int64_t keys, float step) {
-  const auto n = static_cast<double>(keys);
-  const auto apart = [](double x) { return 2.25 * x + 8; };
+/// Of scores that are codes, a step of x may be another float as both scores are rounded, and the power is of the distance from the greatest code.
+double units_apart(const WarpsShape& a) {
+  const auto n = static_cast<double>(a.keys), step = static_cast<double>(a.codes.step);
+  const double more = a.coded ? 2 * a.coded->largest() + a.coded->range() : 0;
+  const auto apart = [more](double x) { return 2.25 * x + 8 + more; };
   const double reference = std::min(n, static_cast<double>(kSumBlock)) + std::log2(std::max(1.0, n / kSumBlock)) + 1;
   const double text = n / 16 + 1 + 2 + 2 + 16;
-  return apart(std::max(0.0, std::log(2.0 / static_cast<double>(step))) + 1) + apart(std::log(n)) + reference + text + 8;
+  return apart(std::max(0.0, std::log(2.0 / step)) + 1) + apart(std::log(n)) + reference + text + 8;
 }
 
 /// Rows of a warp of which a code is not decided by bounds so far apart: about so many codes are as near to the middle between two.
 double rows_undecided(const WarpsShape& a) {
   const double codes = std::min(1.0 / static_cast<double>(a.codes.step), static_cast<double>(a.keys) * a.codes.last);
-  return kQueries * codes * 2 * units_apart(a.keys, a.codes.step) * 0x1p-24;
+  return kQueries * codes * 2 * units_apart(a) * 0x1p-24;
 }
 
 /// Are exponentials and their sum approximated, and only rows computed as the reference does of which a code is not decided by that? Such a row takes a
 /// twentieth of the instructions of all rows of its warp.
 bool by_bounds(const WarpsShape& a) {
   return rows_undecided(a) <= 4;
+}
+bool scores_as_bytes(const WarpsShape& a) {
+  return a.coded && by_bounds(a);
 }
 
 struct Sizes {
@@ -156,19 +187,19 @@ Sizes sizes_of(const WarpsShape& a, const AttentionWarpsTile& t) {
   z.turned = z.steps * 32 * z.column_tile;
   const std::int64_t own = t.warps / t.members();  // times 16 queries
   const std::int64_t sum_blocks = parts(up(a.keys, 4), kSumBlock);
-  z.shared = z.turned + own * (kQueries * (z.pitch + sum_blocks) * 4);
+  z.shared = z.turned + own * (scores_as_bytes(a) ? z.steps * 512 : kQueries * (z.pitch + sum_blocks) * 4);
   if (t.shared != 0) z.shared += 2 * t.warps * kQueries * 4;
   if (by_bounds(a)) z.shared += t.warps * (z.pitch + 8) * 4;
   if (t.shared != 0)
     z.shared = std::max(z.shared, (t.warps - 1) * (z.column_tile / 2 + 2) * 128);  // sums that members give to the first one
   z.blocks = parts(a.queries, kQueries * own) * a.matrices();
-  z.registers = 60 + a.features / 16 * 6 + z.column_tile / 2;
+  z.registers = (scores_as_bytes(a) ? 20 : 60) + a.features / 16 * 6 + z.column_tile / 2;
   return z;
 }
 
 /// Blocks that a multiprocessor is to hold: as shared memory and registers allow.
 std::int64_t blocks_at_once(const Sizes& z, const AttentionWarpsTile& t, const Target& target) {
-  const std::int64_t warps = std::min<std::int64_t>(16, 65536 / (32 * z.registers));
+  const std::int64_t warps = std::min<std::int64_t>(28, 65536 / (32 * z.registers));
   return std::clamp<std::int64_t>(target.shared_bytes / (z.shared + 1024), 1, std::max<std::int64_t>(1, warps / t.warps));
 }
 
@@ -181,11 +212,12 @@ Reasons why_not_tile(const WarpsShape& a, const AttentionWarpsTile& t, const Tar
   return why_not_shared(z.shared, 1, target);
 }
 
-/// An estimate of an H100: about 36 instructions a score, or 22 by bounds, of which four warps of a multiprocessor begin one in a clock, and a lone warp two in five clocks.
+/// An estimate of an H100: about 36 instructions a score, 24 by bounds, and 19 where scores are bytes. A multiprocessor begins a third of one in a clock for each
+/// of a few warps, and three at most: 14 warps began 1.8.
 double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
-  constexpr double kOfWarp = 900, kOfBlock = 600, kRate = 2.4, kAlone = 0.4, kWait = 3000;
+  constexpr double kOfWarp = 900, kOfBlock = 600, kMost = 3.2, kAlone = 0.35, kWait = 3000;
   const Sizes z = sizes_of(a, t);
-  const double instructions = by_bounds(a) ? 22 + rows_undecided(a) : 36;
+  const double instructions = scores_as_bytes(a) ? 19 + 4 * rows_undecided(a) : by_bounds(a) ? 24 + 4 * rows_undecided(a) : 36;
   const double of_warp =
       static_cast<double>(parts(a.keys, 16)) * 8 * instructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +
       kOfWarp;
@@ -194,7 +226,7 @@ double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target
   const auto resident = static_cast<double>(blocks_at_once(z, t, target));
   const double blocks_each = std::max(1.0, static_cast<double>(z.blocks) / target.multiprocessors);  // of a multiprocessor
   const double together = std::min(resident, blocks_each);
-  const double rate = std::min(kRate, kAlone * together * t.warps);
+  const double rate = 1 / (1 / kMost + 1 / (kAlone * together * t.warps));
   return (std::max(1.0, blocks_each / together) * (together * of_block / rate) + kWait) / cost::kClock + cost::kLaunch;
 }
 
@@ -239,7 +271,9 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
     if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(a, t);
     const EpilogueShape shape = epilogue_shape(a, t);
-    OCTAVO_TRY(const CodesPrograms programs, codes_programs(a, shape));
+    CodesShape with = a;
+    if (scores_as_bytes(a)) with.scores = {a.coded->program, {}};
+    OCTAVO_TRY(const CodesPrograms programs, codes_programs(with, shape, scores_as_bytes(a)));
     // Codes of keys are multiplied as they are: their zero point takes a number for a row off. Those of queries and values less 128 where that is theirs.
     const std::int32_t zero_keys = a.k.quantizer->zero_point[0];
     const auto begin =
@@ -265,7 +299,7 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                          {"kLastCode", a.codes.last},
                          {"kZeroValues", a.last.zero},
                          {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
-    const double units = by_bounds(a) ? 2 * std::ceil(units_apart(a.keys, a.codes.step) / 2) : 8;
+    const double units = by_bounds(a) ? 2 * std::ceil(units_apart(a) / 2) : 8;
     out.text += batch_offsets(a) + fmt::format("constexpr octavo_offset kQueryRow = {}, kKeyRow = {}, kValueRow = {};\n",
                                                a.left.row, a.right.row, a.keys == 1 ? 0 : a.last.depth);
     out.text += fmt::format(
@@ -276,6 +310,16 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
         static_cast<float>(1 - units * 0x1p-24), static_cast<float>(1 + units * 0x1p-24));
     out.text += fmt::format("#define OCTAVO_SCORES octavo_mma_{}u8\n#define OCTAVO_VALUES octavo_mma_u8{}\n",
                             a.left.flipped ? "s8" : "u8", a.last.flipped ? "s8" : "u8");
+    const CodedScores scores = scores_as_bytes(a) ? *a.coded : CodedScores{};
+    const bool negative = scores.first < 0;
+    const std::int32_t bias = negative ? 128 : 0;  // bytes are codes more that
+    const auto rate = static_cast<float>(static_cast<double>(scores.scale) * 1.4426950408889634);
+    out.text += fmt::format(
+        "constexpr bool kCoded = {};\nconstexpr unsigned kCodeFlip = {};\nconstexpr float kCodeScale = {:a}f, kCodeZero = {:a}f, "
+        "kCodeRate = "
+        "{:a}f, kCodeBase = {:a}f;\n#define OCTAVO_PACK_SCORES(c) octavo_pack_{}8((c)[0], (c)[1], (c)[2], (c)[3])\n",
+        scores_as_bytes(a), negative ? "0x80808080u" : "0u", scores.scale, static_cast<float>(8388608 + bias + scores.zero), rate,
+        static_cast<float>(-(8388608.0 + bias + scores.last) * static_cast<double>(rate)), negative ? 's' : 'u');
     // Codes less their zero point are not negative: packing them as bytes with a sign bounds them by 127.
     out.text += a.codes.last == 127 ? "#define OCTAVO_PACK_CODES(c) octavo_pack_s8((c)[0], (c)[1], (c)[2], (c)[3])\n"
                 : a.codes.last == 255
@@ -286,6 +330,7 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
                           "octavo_bounded((c)[2]), octavo_bounded((c)[3]))\n",
                           a.codes.last);
     std::string text(kText);
+    replace_mark(text, "@BOUNDS@", kBoundsText);
     programs.fill(text);
     out.text += std::string(elements_functions()) + softmax_text(a.softmax.program) +
                 total_of_blocks(parts(up(a.keys, 4), kSumBlock)) + programs.text() + std::string(columns_text()) + text;
