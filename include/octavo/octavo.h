@@ -201,7 +201,7 @@ struct BuildOptions {
   std::map<std::string, Array> values = {};
   /// The number of engines that are kept for shapes and values that have occurred, at least 1. Beyond it, the least recently used one is
   /// dropped, and made again when it is needed. Nothing: 32 that were planned; and, of those that use the constants of tuned ones (docs/onnx.md, "New shapes"), as many as
-  /// take about 512 MB, 8 KB for each region (on GPUs 64 KB), and at most 4096.
+  /// have 65,536 regions together (about 14 KB each; one of a GPU counts as eight), and at most 4096.
   std::optional<int> most_engines = {};
   /// What a run with new shapes does, from effort 1 on (at effort 0 nothing is ever timed). "nearest": it takes over the decisions of the nearest shapes that were
   /// tuned (the opt shapes of `profiles`, Engine::tune, otherwise the first shapes of all), and times nothing. "tune": it plans and times for these

@@ -17,9 +17,8 @@ struct Context::Impl {
     Engine engine;  ///< for fixed shapes; stays while its context does
     std::unique_ptr<engine::Context> context;
   };
-  static constexpr std::size_t kMost = 16,
-                               kMostResized =
-                                   512;  ///< contexts of an open engine; where they have neither threads nor arenas of their own
+  /// Contexts of an open engine, of each kind; of resized engines they have neither threads nor arenas of their own.
+  static constexpr std::size_t kMost = 16, kMostResized = 512;
 
   Engine engine;
   int threads = 1;

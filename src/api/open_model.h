@@ -45,7 +45,7 @@ inline constexpr std::uint64_t kOften = 3;
 
 /// Engines of one open model that are kept unless the caller says otherwise: so many that were planned, with constants of their own; and so many that were made of
 /// them by other extents alone (Resizer), with so many regions together. A region of these has little more than its machine code and what a context knows of it, about
-/// 8 KB; on another device than the host its part of captured launches: it counts as several.
+/// 14 KB; on another device than the host its part of captured launches: it counts as several.
 inline constexpr std::size_t kEnginesKept = 32, kResizedKept = 4096, kRegionsKept = std::size_t{1} << 16, kRegionsOfDevice = 8;
 
 class OpenModel {

@@ -435,7 +435,9 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   kernels_.resize(plan_.regions.size());
   shorter_.resize(plan_.regions.size());
   std::vector<Status> made(plan_.regions.size());
-  OCTAVO_TRY(const auto pool, ThreadPool::create(loaders == 1 ? 1 : std::min(loaders, available_cores())));
+  // Of another shape's engine this is part of a first run, and a quota takes longer to read than kernels to load.
+  const int cores = loaders == 1 ? 1 : base_ != nullptr ? core_load_->cores : available_cores();
+  OCTAVO_TRY(const auto pool, ThreadPool::create(std::min(loaders, cores)));
   pool->run(regions, [&](int begin, int end, int) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       auto kernel = kernel_for(providers, i, who);

@@ -6,6 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -60,7 +62,12 @@ inline const char* numpy_name(DType type) {
 
 inline nb::object numpy_dtype(DType type) {
   const nb::object numpy = nb::module_::import_("numpy");
-  if (!needs_ml_dtypes(type)) return numpy.attr("dtype")(numpy_name(type));
+  if (!needs_ml_dtypes(type)) {
+    static std::array<PyObject*, kNames.size()> known{};  // with the GIL; they live as long as the interpreter
+    PyObject*& dtype = known[static_cast<std::size_t>(type)];
+    if (dtype == nullptr) dtype = nb::object(numpy.attr("dtype")(numpy_name(type))).release().ptr();
+    return nb::borrow(dtype);
+  }
   try {
     return numpy.attr("dtype")(nb::module_::import_("ml_dtypes").attr(numpy_name(type)));
   } catch (nb::python_error& e) {
@@ -87,6 +94,31 @@ inline std::string shape_text(const octavo::Shape& shape) {
   return out + ")";
 }
 
+/// The element type of a buffer of numbers in native byte order, by its format in terms of Python's `struct`. Nothing: it is another one.
+inline std::optional<DType> type_of_format(const char* format, Py_ssize_t bytes) {
+  if (format == nullptr || format[0] == '\0' || format[1] != '\0') return std::nullopt;
+  const auto whole = [&](DType one, DType two, DType four, DType eight) -> std::optional<DType> {
+    return bytes == 1 ? one : bytes == 2 ? two : bytes == 4 ? four : bytes == 8 ? std::optional(eight) : std::nullopt;
+  };
+  switch (format[0]) {
+    case 'f': return DType::f32;
+    case 'd': return DType::f64;
+    case 'e': return DType::f16;
+    case '?': return DType::boolean;
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q': return whole(DType::s8, DType::s16, DType::s32, DType::s64);
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q': return whole(DType::u8, DType::u16, DType::u32, DType::u64);
+    default: return std::nullopt;
+  }
+}
+
 /// One array as NumPy sees it, held for the length of a run. No copy when it is C-contiguous, aligned and in native byte order.
 struct Held {
   nb::object array;
@@ -102,6 +134,7 @@ struct Held {
   }
 
   void take(const nb::object& numpy, const std::string& name, const nb::handle& value) {
+    if (take_as_it_is(numpy, value)) return;
     const bool exchange =
         !nb::hasattr(value, "__array__") && !nb::hasattr(value, "__array_interface__") && nb::hasattr(value, "__dlpack__");
     const nb::object source = exchange ? nb::object(numpy.attr("from_dlpack")(value)) : nb::borrow(value);
@@ -124,6 +157,27 @@ struct Held {
     if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
     have = true;
     view.data = buffer.buf;
+  }
+
+ private:
+  /// An ndarray that needs no conversion, without asking Python for anything: a few inputs otherwise take longer than a small model.
+  bool take_as_it_is(const nb::object& numpy, const nb::handle& value) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) != numpy.attr("ndarray").ptr()) return false;
+    if (PyObject_GetBuffer(value.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+      PyErr_Clear();
+      return false;
+    }
+    const auto type = type_of_format(buffer.format, buffer.itemsize);
+    if (!type || reinterpret_cast<std::uintptr_t>(buffer.buf) % static_cast<std::uintptr_t>(buffer.itemsize) != 0) {
+      PyBuffer_Release(&buffer);
+      return false;
+    }
+    have = true;
+    array = nb::borrow(value);
+    view.data = buffer.buf;
+    view.dtype = *type;
+    view.shape.assign(buffer.shape, buffer.shape + buffer.ndim);
+    return true;
   }
 };
 

@@ -51,9 +51,11 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   const nb::object numpy = nb::module_::import_("numpy");
   const std::vector<TensorInfo> wanted = engine.inputs();
   const nb::dict given = by_name(inputs, wanted);
-  bool gpu = !outputs.is_none();
-  for (const auto& [name, value] : given) gpu = gpu || on_gpu(value);
-  if (gpu && engine.device() == "cuda") return run_on_gpu(engine, given, outputs, stream);
+  if (engine.device() == "cuda") {
+    bool gpu = !outputs.is_none();
+    for (const auto& [name, value] : given) gpu = gpu || on_gpu(value);
+    if (gpu) return run_on_gpu(engine, given, outputs, stream);
+  }
   std::set<std::string> names;
   for (const TensorInfo& w : wanted) names.insert(w.name);
   refuse_unknown("run", names, given);
@@ -77,8 +79,10 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
       bad_input("run: input \"" + w.name + "\" has shape " + shape_text(h.view.shape) + ", the engine was built for " +
                 shape_text(w.shape));
     }
-    shapes[w.name] = h.view.shape;
-    values[w.name] = {h.view.data, w.dtype, h.view.shape};
+    if (engine.open()) {
+      shapes[w.name] = h.view.shape;
+      values[w.name] = {h.view.data, w.dtype, h.view.shape};
+    }
     in.push_back(h.view.data);
   }
   std::optional<Engine> bound;

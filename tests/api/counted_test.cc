@@ -17,6 +17,7 @@
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
+#include "region/counted_tasks.h"
 #include "region/sizes.h"
 
 namespace octavo {
@@ -474,6 +475,32 @@ TEST(Counted, DamagedCountsAreRefused) {
   for (region::Stage& s : early.regions[0].stages) s.counted = 0;
   ASSERT_FALSE(region::verify(early));
   EXPECT_NE(region::verify(early).error().message.find("which no earlier region stores"), std::string::npos);
+}
+
+/// Kernels that know of their tasks which elements they compute: those tasks alone, so that the rows of convolutions of one image each are exactly the count.
+TEST(Counted, ConvolutionsComputeTheImagesThatCount) {
+  const ir::Graph g = head();
+  const auto planned = plan::make_plan(g, cpu::providers(), {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  const auto made = engine::Engine::create(planned->plan, cpu::providers());
+  ASSERT_TRUE(made) << made.error().message;
+  const auto context = engine::Context::create(*made, 2);
+  ASSERT_TRUE(context);
+  int known = 0;
+  for (const std::int64_t count : {1, 5, 20, 75, 150, 151, 299}) {
+    (void)run(**context, feeds_of(g, count, 7));
+    for (std::size_t i = 0; i < planned->plan.regions.size(); ++i) {
+      const region::Region& r = planned->plan.regions[i];
+      const auto* tasks = dynamic_cast<const region::CountedTasks*>((*made)->host_kernel(i));
+      if (r.count < 0 || tasks == nullptr) continue;
+      const std::int64_t computed = (*context)->computed(i);
+      ++known;
+      EXPECT_GE(computed < 0 ? kRoom : computed, count) << r.name << ", " << r.tactic.name();
+      const bool images = r.stages[0].anchor.op == ir::Op::conv && r.stages[0].space[2] > 1;
+      if (images) EXPECT_EQ(computed, count) << r.name << ", " << r.tactic.name();
+    }
+  }
+  EXPECT_GT(known, 0);  // gathers at least, on every machine
 }
 
 TEST(Counted, ExtentsAreTwoForEachPowerOfTwo) {

@@ -61,7 +61,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     max_elements   {tensor or node name: N}: bounds of sizes that data decide. Of a result: the most elements of each dimension whose size data decide; of
               whole numbers that decide sizes: the greatest; of a Loop: the most steps. A run that needs more raises InputError.
     most_engines   number of engines kept for shapes and values that occurred; beyond it, the least recently used one is dropped. None: 32 that were
-              planned; and, of those that use the constants of tuned ones, as many as take about 512 MB (8 KB for each region, on GPUs 64 KB), and at most 4096.
+              planned; and, of those that use the constants of tuned ones, as many as have 65,536 regions together (about 14 KB each; one of a GPU counts as eight), at most 4096.
     late      what a run with new shapes does. "nearest": it takes over the decisions of the nearest shapes that were tuned (the opt shapes of
               `profiles`, octavo.tune, otherwise the first shapes of all) and times nothing. "tune": it plans and times for these shapes, which
               takes seconds. "background": as "nearest", and a thread tunes shapes that occur often; the next run takes the new plan.

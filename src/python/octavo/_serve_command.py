@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
     p.add_argument("--effort", type=int, default=None, help="as for octavo build")
     p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
-    p.add_argument("--max-shapes", type=int, metavar="N", help="shapes of a model whose length, height, ... is open, for each size of --batch, whose engines are kept; if there are more, the least recently used one is dropped and made again (32 that were planned, and as many of those that use their constants as take about 512 MB)")
+    p.add_argument("--max-shapes", type=int, metavar="N", help="shapes of a model whose length, height, ... is open, for each size of --batch, whose engines are kept; if there are more, the least recently used one is dropped and made again (32 that were planned, and hundreds of those that use their constants)")
     p.add_argument("--tls-cert", default=None, metavar="FILE", help="certificate and its chain in PEM; both ports then accept only TLS")
     p.add_argument("--tls-key", default=None, metavar="FILE", help="its key in PEM, without a password")
     p.add_argument("--token-file", default=None, metavar="FILE", help="bearer tokens, one on each line; every request needs one (Authorization: Bearer TOKEN), except requests for the server's health")
