@@ -1,10 +1,15 @@
-# octavo_module(NAME modules it builds on...): the static library octavo_NAME from src/NAME/**/*.cc.
+# octavo_module(NAME modules it builds on...): the static library octavo_NAME from src/NAME/**/*.cc, without those that the regular expression OCTAVO_LEFT_OUT matches.
 # octavo_module_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
-# octavo_unity(TARGET sources...): with OCTAVO_UNITY, sources are compiled in the groups that scripts/unity_groups.py finds. A source with compile options
-# of its own stays alone (CMake sees to that).
+# octavo_unity(TARGET [APART name] sources...): with OCTAVO_UNITY, sources are compiled in the groups that scripts/unity_groups.py finds; those that another call
+# names APART are in groups of their own. A source with compile options of its own stays alone (CMake sees to that).
 function(octavo_unity target)
   if(NOT OCTAVO_UNITY)
     return()
+  endif()
+  set(apart ${target})
+  if(ARGV1 STREQUAL "APART")
+    string(APPEND apart _${ARGV2})
+    list(REMOVE_AT ARGN 0 1)
   endif()
   find_package(Python REQUIRED COMPONENTS Interpreter)
   set(script ${PROJECT_SOURCE_DIR}/scripts/unity_groups.py)
@@ -13,10 +18,13 @@ function(octavo_unity target)
   string(REPLACE "\n" ";" lines "${lines}")
   foreach(line ${lines})
     if(line MATCHES "^([0-9]+) (.+)$")
-      set_source_files_properties(${CMAKE_MATCH_2} PROPERTIES UNITY_GROUP ${target}_${CMAKE_MATCH_1})
+      set_source_files_properties(${CMAKE_MATCH_2} PROPERTIES UNITY_GROUP ${apart}_${CMAKE_MATCH_1})
     endif()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(ARGV1 STREQUAL "APART")
+    return()
+  endif()
   target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)  # of one file's names by another one's
 endfunction()
 
@@ -45,10 +53,13 @@ function(octavo_precompile target headers)
   endif()
 endfunction()
 
-# Modules without loops over elements that are timed, and without the planner's search: a quarter less time to compile.
-set(OCTAVO_LIGHT_MODULES onnx cuda report tune api)
+# Modules without loops over elements that are timed: a quarter less time to compile.
+set(OCTAVO_LIGHT_MODULES ir region rewrite quant onnx passes plan cuda tune report api)
 function(octavo_module name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(OCTAVO_LEFT_OUT)
+    list(FILTER sources EXCLUDE REGEX "${OCTAVO_LEFT_OUT}")
+  endif()
   if(NOT sources)  # a module that is only headers so far
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cc "")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)

@@ -11,10 +11,10 @@ exec 9>build/$preset.lock  # two builds of one folder at once would spoil it
 flock 9
 started=$SECONDS
 [[ -f build/$preset/build.ninja ]] || echo "build: compiling into build/$preset with $jobs jobs; some minutes the first time"
-# The command alone needs neither GoogleTest nor a Python extension; whoever builds more configures again.
+# The command alone, for its demonstration, needs neither GoogleTest nor a Python extension nor kernels for GPUs; whoever builds more configures again.
 alone=()
 if [[ ${targets[*]-} == octavo_command ]]; then
-  alone=(-DOCTAVO_TESTS=OFF -DOCTAVO_PYTHON=OFF)
+  alone=(-DOCTAVO_TESTS=OFF -DOCTAVO_PYTHON=OFF -DOCTAVO_GPU_KERNELS=OFF)
 elif grep -qs '^OCTAVO_TESTS:BOOL=OFF' "build/$preset/CMakeCache.txt"; then
   rm "build/$preset/CMakeCache.txt" "build/$preset/build.ninja"
 fi

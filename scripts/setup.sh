@@ -59,7 +59,9 @@ if [[ ! -x .venv/bin/python || ($have != "$want" && $have != "$whole") ]]; then
   echo "setup: installing ${requirements[0]} into .venv"
   [[ $(.venv/bin/python --version 2>/dev/null) == "$(python3 --version)" ]] || python3 -m venv .venv
   # The demonstration imports few modules, which are compiled then. Tests import many, in many processes.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile -r "${requirements[0]}" </dev/null
+  options=()
+  [[ ${1:-} != compile ]] || options=(--no-deps)  # files of these packages are read, nothing is imported; compiling waits for them
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile ${options[@]+"${options[@]}"} -r "${requirements[0]}" </dev/null
   [[ $want != "$whole" ]] || .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true  # some packages have files of other Pythons
   echo "$want" >.venv/requirements.sha256
 fi

@@ -124,6 +124,7 @@ Result<engine::Providers> providers(std::string_view device) {
   if (device == "reference") return engine::Providers{&reference::oracle_provider()};
   OCTAVO_TRY(const auto gpu, gpu_named(device));
   if (gpu) {
+    OCTAVO_CHECK(cuda::check_has_kernels());
     engine::Providers out{gpu->absent ? &cuda::provider(*gpu->absent) : &cuda::provider(gpu->ordinal)};
     if (takes_cpu_too(device)) std::ranges::copy(cpu::providers(), std::back_inserter(out));
     return out;

@@ -128,6 +128,7 @@ class GpuProvider final : public region::Provider {
 
   static Status check_version(const Tactic& tactic) {
     if (tactic.family == kTransfer) return {};
+    OCTAVO_CHECK(check_has_kernels());
     const auto all = families();
     const auto f = std::find_if(all.begin(), all.end(), [&](const Family* one) { return one->name() == tactic.family; });
     if (f == all.end()) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
@@ -365,6 +366,14 @@ Target target_of(const GpuFacts& facts) {
 Target target(int ordinal) {
   const auto facts = gpu_facts(ordinal);
   return facts ? target_of(*facts) : Target();
+}
+
+Status check_has_kernels() {
+  if (!families().empty()) return {};
+  return fail(
+      ErrorKind::unsupported,
+      "this octavo has no kernels for GPUs: it was compiled with OCTAVO_GPU_KERNELS=OFF, as `make run` does where nothing is "
+      "built yet\n  `make build` compiles them; --device cpu needs none");
 }
 
 std::set<std::string, std::less<>> usual_choices() {

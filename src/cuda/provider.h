@@ -16,6 +16,9 @@
 
 namespace octavo::cuda {
 
+/// Error, with the way out: this program was built without kernels for GPUs.
+[[nodiscard]] Status check_has_kernels();
+
 /// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::source; `finish` has them
 /// turned into machine code by `compiler`, which is asked for each text once. `check`: in `load`; nothing for compilers whose results no driver gets.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check = {});

@@ -13,6 +13,7 @@
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "support/facts.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -174,7 +175,7 @@ TEST_P(FloatConv, ChannelAndPixelTails) {
 }
 
 TEST_P(FloatConv, KernelsStridesDilationsPads) {
-  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(100, 300); ++seed) {
     Scene s(seed);
     Conv k;
     k.type = GetParam().type;
@@ -196,7 +197,7 @@ TEST_P(FloatConv, KernelsStridesDilationsPads) {
 }
 
 TEST_P(FloatConv, Transposed) {
-  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(60, 150); ++seed) {
     Scene s(seed);
     Conv k;
     k.transposed = true;
@@ -312,7 +313,7 @@ TEST_P(FloatConv, DepthwiseChannelAndColumnTails) {
 
 TEST_P(FloatConv, DepthwiseKernelsStridesDilationsPads) {
   if (!has_depthwise()) GTEST_SKIP() << "no depthwise family on tiles";
-  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(150, 400); ++seed) {
     Scene s(seed);
     Conv k = depthwise(GetParam().type, s.pick(2, 90), s.pick(1, 14), s.pick(1, 30));
     k.n = s.pick(1, 2);

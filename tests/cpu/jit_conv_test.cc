@@ -15,6 +15,7 @@
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 #include "support/facts.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -124,7 +125,7 @@ TEST_P(GeneratedConv, ChannelAndPixelTails) {
 }
 
 TEST_P(GeneratedConv, KernelsStridesDilationsPads) {
-  for (std::uint32_t seed = 1; seed <= 250; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(100, 250); ++seed) {
     Scene s(seed);
     Conv k;
     k.n = s.pick(1, 2), k.h = s.pick(1, 12), k.w = s.pick(1, 16);
@@ -205,7 +206,7 @@ TEST_P(GeneratedConv, FirstLayers) {
 }
 
 TEST_P(GeneratedConv, Transposed) {
-  for (std::uint32_t seed = 1; seed <= 250; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(100, 250); ++seed) {
     Scene s(seed);
     Conv k;
     k.transposed = true;
@@ -306,7 +307,7 @@ TEST_P(GeneratedConv, ShapesOfNetworks) {
 
 /// Residuals, per-image factors, upsampled operands, several stores of all types.
 TEST_P(GeneratedConv, Operands) {
-  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(80, 200); ++seed) {
     Scene s(seed);
     Conv k;
     k.n = s.pick(1, 3), k.h = s.pick(1, 6), k.w = s.pick(1, 14), k.c = s.pick(1, 20), k.o = s.pick(1, 80), k.threads = s.pick(1, 3);

@@ -6,6 +6,7 @@
 
 #include "cpu/cap.h"
 #include "cpu/depthwise_scene.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -45,7 +46,7 @@ TEST_P(GeneratedDepthwise, ChannelAndColumnTails) {
 }
 
 TEST_P(GeneratedDepthwise, KernelsStridesDilationsPads) {
-  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(100, 300); ++seed) {
     Scene s(seed);
     Depthwise k;
     k.n = s.pick(1, 2), k.c = s.pick(2, 90), k.h = s.pick(1, 14), k.w = s.pick(1, 16);
@@ -75,7 +76,7 @@ TEST_P(GeneratedDepthwise, KernelsStridesDilationsPads) {
 
 /// Weights minus zero points need nine bits: two halves of each are multiplied with what is in a register.
 TEST_P(GeneratedDepthwise, WeightZeroPoints) {
-  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(60, 120); ++seed) {
     Scene s(seed);
     Depthwise k;
     k.n = s.pick(1, 2), k.c = s.pick(2, 90), k.h = s.pick(1, 12), k.w = s.pick(1, 30);
@@ -108,7 +109,7 @@ TEST_P(GeneratedDepthwise, WideRowsRunInStrips) {
 }
 
 TEST_P(GeneratedDepthwise, SecondRoundings) {
-  for (std::uint32_t seed = 1; seed <= 160; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(60, 160); ++seed) {
     Scene s(seed);
     Depthwise k;
     k.c = s.pick(2, 140), k.h = s.pick(2, 9), k.w = s.pick(2, 9);

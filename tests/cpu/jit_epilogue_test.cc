@@ -16,6 +16,7 @@
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -129,7 +130,7 @@ program::Program random_program(Scene& s, int length, std::set<Op>& seen) {
 
 TEST_P(GeneratedEpilogue, RandomPrograms) {
   std::set<Op> seen;
-  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(150, 400); ++seed) {
     Scene s(seed);
     anchor(s, s.pick(1, 80), s.pick(1, 15));
     operands(s);

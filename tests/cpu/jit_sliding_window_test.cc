@@ -3,6 +3,7 @@
 
 #include "base/causes/kernels.h"
 #include "cpu/depthwise_scene.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -43,7 +44,7 @@ TEST(Avx512SlidingWindow, ChannelAndColumnTails) {
 
 TEST(Avx512SlidingWindow, StridesPadsZeroPointsStores) {
   int by_line = 0, blocks = 0, runs = 0;
-  for (std::uint32_t seed = 1; seed <= 600; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(200, 600); ++seed) {
     Scene s(seed);
     Depthwise k;
     k.n = s.pick(1, 2), k.c = s.pick(2, 150), k.h = s.pick(1, 14), k.w = s.pick(1, 19);
@@ -84,7 +85,7 @@ TEST(Avx512SlidingWindow, StridesPadsZeroPointsStores) {
 }
 
 TEST(Avx512SlidingWindow, SecondRoundingsAreTables) {
-  for (std::uint32_t seed = 1; seed <= 160; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(60, 160); ++seed) {
     Scene s(seed);
     Depthwise k;
     k.c = s.pick(2, 140), k.h = s.pick(2, 9), k.w = s.pick(2, 9);
@@ -99,7 +100,7 @@ TEST(Avx512SlidingWindow, SecondRoundingsAreTables) {
 /// By one fma and the larger of two, and as written where a scale is negative; factors that are no leaky relu's are refused.
 TEST(Avx512SlidingWindow, LeakyRelu) {
   int by_line = 0, blocks = 0;
-  for (std::uint32_t seed = 1; seed <= 160; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(60, 160); ++seed) {
     for (const std::string_view tactic : {kTactic, std::string_view("cpu.conv.u8s8.avx512vnni.jit")}) {
       Scene s(seed);
       Depthwise k;
@@ -135,7 +136,7 @@ TEST(Avx512SlidingWindow, LeakyRelu) {
 /// It is part of what the sums begin at, by one fma and as written.
 TEST(Avx512SlidingWindow, IntegerBias) {
   int by_line = 0, blocks = 0;
-  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint32_t seed = 1; seed <= rounds(50, 120); ++seed) {
     Scene s(seed);
     Depthwise k;
     k.c = s.pick(2, 140), k.h = s.pick(2, 9), k.w = s.pick(2, 9);

@@ -16,6 +16,7 @@
 #include "cuda/text/shorten.h"
 #include "program/math.h"
 #include "program/span.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -24,7 +25,7 @@ using program::Function;
 using program::Op;
 using program::Program;
 
-constexpr int kCount = 512 * 1024;
+const std::size_t kCount = rounds(128, 512) * 1024;
 
 class Near : public EmulatedTest {
  protected:

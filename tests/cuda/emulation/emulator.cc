@@ -80,13 +80,11 @@ Result<std::shared_ptr<const EmulatedLibrary>> emulate(std::string_view text) {
     if (auto library = at->second.lock()) return library;
   }
   const std::string name = scratch.next();
-  std::ofstream(name + ".cc") << "#include \"" OCTAVO_SOURCE_DIR "/tests/cuda/emulation/device.h\"\n#line 1 \"octavo.cu\"\n"
-                              << with_dynamic_shared(text);
+  std::ofstream(name + ".cc") << "#include \"device.h\"\n#line 1 \"octavo.cu\"\n" << with_dynamic_shared(text);
   const char* compiler = std::getenv("CXX");
   const std::string command = fmt::format(
-      // A text runs once or a few times: compiling it is what takes time. Libraries of the system come from this program.
-      "{0} -std=c++20 -O0 -fPIC -ffp-contract=off -fsanitize=thread -fno-exceptions -w -shared -nostdlib {1}.cc -lgcc -o {1}.so 2> "
-      "{1}.log",
+      // Libraries of the system come from this program.
+      "{0} " OCTAVO_EMULATION_OPTIONS " -shared -nostdlib {1}.cc -lgcc -o {1}.so 2> {1}.log",
       compiler != nullptr ? compiler : "g++", name);
   if (std::system(command.c_str()) != 0)
     return fail(ErrorKind::internal, "compiling kernels for the host: " + read_file(name + ".log"));
