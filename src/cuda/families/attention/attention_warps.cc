@@ -219,16 +219,15 @@ Reasons why_not_tile(const WarpsShape& a, const AttentionWarpsTile& t, const Tar
 }
 
 /// An estimate of an H100: about 36 instructions a score, 24 by bounds, and 19 where scores are bytes. A multiprocessor begins a third of one in a clock for each
-/// of a few warps, and three at most: 14 warps began 1.8.
+/// of a few warps, and three at most: 14 warps began 1.8. A row that bounds do not decide was seen to take 1,300 more, or 7,000 clocks of a warp that is alone.
 double seconds_of(const WarpsShape& a, const AttentionWarpsTile& t, const Target& target) {
   constexpr double kOfWarp = 900, kOfBlock = 600, kMost = 3.2, kAlone = 0.35, kWait = 3000;
   const Sizes z = sizes_of(a, t);
-  const double instructions = scores_as_bytes(a, t) ? 19 + 4 * rows_undecided(a, t)
-                              : by_bounds(t)        ? 24 + 4 * rows_undecided(a, t)
-                                                    : 36;
+  const double instructions = scores_as_bytes(a, t) ? 19 : by_bounds(t) ? 24 : 36;
+  const double undecided = by_bounds(t) ? rows_undecided(a, t) * (t.shared != 0 ? 2600 : 1300) : 0;  // a lone warp waits for itself
   const double of_warp =
       static_cast<double>(parts(a.keys, 16)) * 8 * instructions * static_cast<double>(a.features + z.column_tile + 256) / 384 +
-      kOfWarp;
+      kOfWarp + undecided;
   const double of_block =
       (t.shared != 0 ? of_warp + 300 * t.warps : of_warp * t.warps) + kOfBlock + static_cast<double>(z.steps * z.column_tile) / 2;
   const auto resident = static_cast<double>(blocks_at_once(z, t, target));
