@@ -3,7 +3,7 @@
 //   octavo_gpu_attention check [SEEDS]     random shapes, layouts, zero points and programs, two tiles each, against the reference evaluator
 //   octavo_gpu_attention text [u8|warps|f16]   the text of one kernel, of ViT-B/16; needs no GPU
 //   octavo_gpu_attention ptxas [ARCH [NAME]]   compiles the kernels that are timed (as NAME), and says what NVRTC reports; needs no GPU
-//   octavo_gpu_attention time [u8|halves]  the attention of ViT-B/16 and BERT-base, and heads of 64 with 1k, 4k and 16k keys; every tile; the best three
+//   octavo_gpu_attention time [u8|halves [NAME]]  the attention of ViT-B/16 and BERT-base, and heads of 64 with 1k, 4k and 16k keys; every tile; the best three; where [NAME] is in the row's name
 //   octavo_gpu_attention serve NAME        float16 or bfloat16: milliseconds of the best tile, then again for each line that is read (bench/gpu_attention.py)
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
@@ -165,9 +165,10 @@ void time_all(const Gpu& gpu, const Target& target, Scene& s, const Family& fami
   std::fflush(stdout);
 }
 
-void time_one(const Gpu& gpu, const Target& target, const std::string& name, const testing::attention::Sizes& n, bool mask,
-              bool far = false) {
+void time_one(const Gpu& gpu, const Target& target, std::string_view only, const std::string& name,
+              const testing::attention::Sizes& n, bool mask, bool far = false) {
   for (const bool rounded : {false, true}) {  // the scores
+    if ((name + (rounded ? ", rounded" : "")).find(only) == std::string::npos) continue;
     Scene s(5);
     testing::attention::Forms forms;
     forms.unit = far ? 0.0005F : 0.00003F, forms.mask = mask;  // far: most exponentials are subnormal
@@ -177,6 +178,16 @@ void time_one(const Gpu& gpu, const Target& target, const std::string& name, con
       time_all(gpu, target, s, *family, (name + (rounded ? ", rounded" : "")).c_str(),
                2.0 * static_cast<double>(n.batch * n.heads * n.queries * n.keys * (n.features + n.columns)), 0);
   }
+}
+
+void time_codes(const Gpu& gpu, const Target& target, std::string_view only) {
+  time_one(gpu, target, only, "ViT-B/16 1", {1, 12, 197, 197, 64, 64}, false);
+  time_one(gpu, target, only, "ViT-B/16 64", {64, 12, 197, 197, 64, 64}, false);
+  time_one(gpu, target, only, "ViT-B/16 64, far scores", {64, 12, 197, 197, 64, 64}, false, true);
+  time_one(gpu, target, only, "BERT 128, 1, mask", {1, 12, 128, 128, 64, 64}, true);
+  time_one(gpu, target, only, "BERT 128, 32, mask", {32, 12, 128, 128, 64, 64}, true);
+  time_one(gpu, target, only, "BERT 384, 8", {8, 12, 384, 384, 64, 64}, false);
+  time_one(gpu, target, only, "keys 1024", {4, 12, 512, 1024, 64, 64}, false);
 }
 
 /// What is timed in float16 or bfloat16.
@@ -212,8 +223,9 @@ std::vector<TimedHalves> timed_halves() {
           {"head 128, 4k keys", {4, 16, 4096, 4096, 128, 128}, plain},
           {"head 256, 1k keys", {4, 16, 1024, 1024, 256, 256}, plain}};
 }
-void time_halves(const Gpu& gpu, const Target& target) {
+void time_halves(const Gpu& gpu, const Target& target, std::string_view only) {
   for (const TimedHalves& t : timed_halves()) {
+    if (std::string_view(t.name).find(only) == std::string_view::npos) continue;
     Scene s(5);
     testing::halves::set(s, t.sizes, t.forms);
     const auto& n = t.sizes;
@@ -318,16 +330,8 @@ int run(int argc, char** argv) {
     check_halves(gpu, target, argc > 2 ? std::atoi(argv[2]) : 60);
   }
   const std::string what = argc > 2 ? argv[2] : "all";
-  if (mode == "time" && what != "u8") time_halves(gpu, target);
-  if (mode == "time" && what != "halves") {
-    time_one(gpu, target, "ViT-B/16 1", {1, 12, 197, 197, 64, 64}, false);
-    time_one(gpu, target, "ViT-B/16 64", {64, 12, 197, 197, 64, 64}, false);
-    time_one(gpu, target, "ViT-B/16 64, far scores", {64, 12, 197, 197, 64, 64}, false, true);
-    time_one(gpu, target, "BERT 128, 1, mask", {1, 12, 128, 128, 64, 64}, true);
-    time_one(gpu, target, "BERT 128, 32, mask", {32, 12, 128, 128, 64, 64}, true);
-    time_one(gpu, target, "BERT 384, 8", {8, 12, 384, 384, 64, 64}, false);
-    time_one(gpu, target, "keys 1024", {4, 12, 512, 1024, 64, 64}, false);
-  }
+  if (mode == "time" && what != "u8") time_halves(gpu, target, argc > 3 ? argv[3] : "");
+  if (mode == "time" && what != "halves") time_codes(gpu, target, argc > 3 ? argv[3] : "");
   fmt::print("{} failures\n", failures);
   return failures == 0 ? 0 : 1;
 }
