@@ -26,6 +26,14 @@ constexpr double kMostToCompare = 0.12;
 constexpr double kFewSets = 8;
 constexpr int kSetsAsLeader = 2;
 
+/// The part of the cores that compile: threads of a compiler wait for each other, and one core times kernels (docs/lab/performance-gpu.md).
+constexpr double kBusy = 0.65;
+
+/// Kernels of the first plan that fit into the seconds of the effort.
+double kernels_of_first(const plan::Effort& effort, const TuneOptions& options) {
+  return effort.first_seconds * options.cores * kBusy / options.compile_seconds;
+}
+
 double run_seconds(const region::Plan& plan) {
   double sum = 0;
   for (const region::Region& r : plan.regions) sum += std::max(r.seconds, 0.0);
@@ -207,7 +215,7 @@ void MeasuredCosts::note_first(const region::Plan& plan) {
     if (!fresh) leader_[key] = leader->second;
   }
   if (effort_.first_seconds <= 0 || options_.compile_seconds <= 0) return leader_.clear();
-  const double kernels = effort_.first_seconds * options_.cores / options_.compile_seconds;
+  const double kernels = kernels_of_first(effort_, options_);
   const auto regions = static_cast<double>(std::max<std::size_t>(first_.size(), 1));
   if (kernels >= kFewSets * regions) leader_.clear();
   double sets = kernels / regions;
@@ -351,9 +359,14 @@ std::vector<char> MeasuredCosts::among_first(const region::Region& region, const
   }
   if (!first || sets_of_first_ <= 0) return out;
   if (const auto led = leader_.find(key); led != leader_.end()) return as_leader(led->second, offers, out);
+  double most = sets_of_first_;
+  if (!leader_.empty() && kind_of(region).empty()) {  // what regions of a kind save is for those that are timed for them
+    const double kernels = kernels_of_first(effort_, options_);
+    most = std::min(most, std::max<double>(kernels / static_cast<double>(first_.size()), effort_.fewest_sets));
+  }
   std::sort(order.begin(), order.end());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (static_cast<double>(i + 1) > sets_of_first_) out[std::get<2>(order[i])] = 0;
+    if (static_cast<double>(i + 1) > most) out[std::get<2>(order[i])] = 0;
   }
   return out;
 }
