@@ -10,6 +10,7 @@
 #include "api/finish_build.h"
 #include "api/load.h"
 #include "api/session.h"
+#include "base/build_work.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "cuda/device/absent_gpu.h"
@@ -75,6 +76,7 @@ Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, co
   OCTAVO_CHECK(measuring.keep(options));
   OCTAVO_CHECK(begin_step("engine"));
   for (const region::Provider* provider : usable) {
+    const BuildTimer timer(&BuildWork::wait);
     region::Plan* const plan = &planned.plan;
     OCTAVO_CHECK(provider->finish({&plan, 1}, engine::available_cores()));
   }

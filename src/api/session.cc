@@ -6,6 +6,7 @@
 
 #include "api/finish_build.h"
 #include "api/model_source.h"
+#include "base/build_work.h"
 #include "base/nearest.h"
 #include "onnx/edit/layers.h"
 #include "onnx/import/external_files.h"
@@ -24,6 +25,7 @@ onnx::ImportOptions import_options(const PipelineOptions& options) {
 }  // namespace
 
 Result<std::shared_ptr<const Session>> Session::open(const std::string& path, const std::string& name) {
+  const BuildTimer timer(&BuildWork::read);
   auto file = ModelFile::open(path);  // before it is read; what cannot be opened, the parser says better
   OCTAVO_TRY(onnx::Parsed parsed, onnx::Parsed::file(path, name));
   std::shared_ptr<Session> out(new Session(std::move(parsed)));
@@ -89,8 +91,12 @@ Result<Built> Session::build(const PipelineOptions& options, onnx::LateValues& l
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
   const onnx::ImportOptions import = import_options(options);
-  const auto known = late.given.empty() ? kept(import) : nullptr;
-  OCTAVO_TRY(onnx::Model model, known ? Result<onnx::Model>(*known) : onnx::import_model(parsed_, import, late));
+  onnx::Model model;
+  {
+    const BuildTimer timer(&BuildWork::read);
+    const auto known = late.given.empty() ? kept(import) : nullptr;
+    OCTAVO_TRY(model, known ? Result<onnx::Model>(*known) : onnx::import_model(parsed_, import, late));
+  }
   PipelineOptions with = options;
   if (with.keep_model && with.source == nullptr && source_) {
     OCTAVO_TRY(with.source, *source_);

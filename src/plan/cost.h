@@ -50,6 +50,8 @@ class Costs {
   /// Does it want to know what a search will ask for? Every candidate of the search is planned once more for that; kernels that are
   /// compiled together use all cores.
   [[nodiscard]] virtual bool wants_notice() const { return false; }
+  /// The default plan, which is priced before all others: from here on its kernels may be compiled.
+  virtual void begin(const region::Plan&) {}
   /// The regions of this plan, some of them new, will be priced; `last`: no more plans follow, and this one is empty.
   virtual void notice(const region::Plan&, bool /*last*/) {}
   [[nodiscard]] virtual CostSource source() const = 0;

@@ -14,12 +14,15 @@ CompileAhead::~CompileAhead() {
 }
 
 void CompileAhead::add(const region::Region& region, std::shared_ptr<const region::Plan> plan, std::vector<Candidate> candidates) {
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back({region, std::move(plan), std::move(candidates)});
+  const auto own = std::make_shared<const region::Region>(region);
+  for (Candidate& c : candidates) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back({own, plan, std::move(c)});
+    }
+    changed_.notify_one();
+    if (static_cast<int>(workers_.size()) < threads_) workers_.emplace_back([this] { run(); });
   }
-  changed_.notify_one();
-  if (static_cast<int>(workers_.size()) < threads_) workers_.emplace_back([this] { run(); });
 }
 
 void CompileAhead::run() {
@@ -32,7 +35,7 @@ void CompileAhead::run() {
       work = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    auto every = every_tactic(work.region, *work.plan, work.candidates, 1);
+    auto every = every_tactic(*work.region, *work.plan, {work.candidate}, 1);
     if (!every) continue;
     region::Plan* const one = &every->plan;
     for (const region::Provider* p : providers_) {

@@ -14,7 +14,7 @@
 
 namespace octavo::tune {
 
-/// The provider keeps the code, so whoever needs it later waits for it or has it (Provider::finish). A region is one thread's work, first come, first
+/// The provider keeps the code, so whoever needs it later waits for it or has it (Provider::finish). A tactic is one thread's work, first come, first
 /// served. Errors are not reported: the same compilation fails again where its region is timed. Ends, without what has not begun, with its owner.
 class CompileAhead {
  public:
@@ -29,9 +29,9 @@ class CompileAhead {
 
  private:
   struct Work {
-    region::Region region;
+    std::shared_ptr<const region::Region> region;
     std::shared_ptr<const region::Plan> plan;
-    std::vector<Candidate> candidates;
+    Candidate candidate;
   };
   void run();
 

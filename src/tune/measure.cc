@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/build_work.h"
 #include "base/machine.h"
 #include "base/task.h"
 #include "engine/engine.h"
@@ -173,6 +174,7 @@ Result<std::vector<Run>> ready_on_host(const region::Region& region, const regio
 Result<std::vector<Run>> ready_on_device(const region::Region& region, const region::Plan& plan,
                                          const std::vector<Candidate>& candidates, const engine::Devices& devices) {
   std::vector<Run> out(candidates.size());
+  const BuildTimer timer(&BuildWork::prepare);
   OCTAVO_TRY(EveryTactic all, every_tactic(region, plan, candidates, engine::available_cores()));
   if (all.candidates.empty()) return out;
   engine::Providers providers;
@@ -205,6 +207,7 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
                                            const std::vector<Candidate>& candidates, double seconds_each,
                                            const engine::Devices& devices) {
   ++measurement_count();
+  const BuildTimer timer(&BuildWork::time);
   std::vector<Run> ready;
   std::vector<double> first(candidates.size(), 0);
   const bool on_host = region.device == region::kHost;
@@ -213,6 +216,9 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
   } else {
     OCTAVO_TRY(ready, ready_on_device(region, plan, candidates, devices));
   }
+  BuildWork counted;
+  counted.timed = candidates.size();
+  add_build_work(counted);
   struct Entry {
     std::vector<double> times;
     double best = 0, spent = 0;
@@ -291,6 +297,7 @@ constexpr int kMostPairs = 500, kFewPairs = 3;
 Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers, int pairs,
                               const engine::Devices& devices) {
   ++measurement_count();
+  const BuildTimer timer(&BuildWork::time);
   const bool on_host = first.devices.size() < 2 && second.devices.size() < 2;
   const auto arena = [](const region::Plan& p) { return p.devices.empty() ? 0 : p.devices.front().arena_bytes; };
   const bool turned = arena(second) > arena(first);  // the larger arena first, which both can have

@@ -27,6 +27,9 @@ struct TuneOptions {
   int threads = 1;
   bool strict = false;                          ///< a time that is missing in the cache is an error
   std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
+  /// Instead of running tactics, seconds for each: what a build would time can be listed on a machine without the device. Nothing is compiled then.
+  std::function<Result<std::vector<TacticSeconds>>(const region::Region&, const region::Plan&, const std::vector<Candidate>&)>
+      measure;
 };
 
 /// Not for two threads at once. `providers` must be those that the planner asks.
@@ -44,6 +47,7 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] std::optional<std::string> pinned(const region::Region& region, const region::Plan& plan) override;
   [[nodiscard]] Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override;
   [[nodiscard]] bool wants_notice() const override { return !options_.device.empty(); }
+  void begin(const region::Plan& plan) override;
   void notice(const region::Plan& plan, bool last) override;
   [[nodiscard]] bool tries_variants() const override { return effort_.variants; }
   [[nodiscard]] plan::CostSource source() const override { return plan::CostSource::measured; }
@@ -70,6 +74,14 @@ class MeasuredCosts final : public plan::Costs {
                                                                     const std::vector<region::Offer>& offers,
                                                                     const std::vector<std::size_t>& slots,
                                                                     const std::vector<Candidate>& candidates) const;
+  void note_first(const region::Plan& plan);
+  [[nodiscard]] std::vector<region::Offer> offers_of(const region::Region& region, const region::Plan& plan) const;
+  [[nodiscard]] Status time_leaders(const region::Plan& plan);
+  [[nodiscard]] Status time_missing(const region::Region& region, const region::Plan& plan, const std::string& key,
+                                    const std::vector<region::Offer>& offers, const std::vector<std::size_t>& slots);
+  [[nodiscard]] bool waits_for_leader(const std::string& key) const;
+  [[nodiscard]] std::vector<char> as_leader(const std::string& leader, const std::vector<region::Offer>& offers,
+                                            const std::vector<char>& allowed) const;
   void compile_ahead(const region::Plan& plan);
   void add_ahead(const region::Region& region, const std::shared_ptr<const region::Plan>& plan);
   [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::string& key,
@@ -87,7 +99,13 @@ class MeasuredCosts final : public plan::Costs {
   std::vector<std::pair<region::Region, std::shared_ptr<const region::Plan>>> noticed_;
   std::set<std::string> noticed_keys_;
   std::set<std::string>
-      first_;          ///< keys of the plan that was priced first, the default one, but for transfers and the host's regions
+      first_;  ///< keys of the plan that was priced first, the default one, but for transfers and the host's regions
+  /// Where their kernels are too many: of the first plan's regions, by key, the one of their kind that is timed for them. What was fastest there,
+  /// the best first, by the key of that one.
+  std::map<std::string, std::string> leader_;
+  std::map<std::string, std::vector<region::Tactic>> found_;
+  double sets_of_first_ = 0;  ///< sets of parameters of a region of the first plan that are timed, at most; 0: not bounded
+  bool leaders_timed_ = false;
   int of_family_ = 0;  ///< sets of parameters of a family that are timed now; 0: what the effort says
   int measured_ = 0;
   std::int64_t now_ = seconds_since_1970();  ///< one time for a whole build

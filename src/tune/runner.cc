@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/build_work.h"
 #include "base/task.h"
 #include "region/stage_graph.h"
 #include "tune/activations.h"
@@ -35,10 +36,12 @@ Status fill_on(const region::Device& device, std::byte* at, std::size_t bytes, i
 
 Result<std::unique_ptr<Runner>> Runner::create(region::Plan plan, const engine::Providers& providers,
                                                const engine::Devices& devices, Together* together) {
+  const BuildTimer preparing(&BuildWork::prepare);
   auto r = std::unique_ptr<Runner>(new Runner);
   const int threads = region::threads_of(plan);
   engine::SharedMemory* const memory = together == nullptr ? nullptr : &together->memory;
   for (const region::Provider* p : providers) {
+    const BuildTimer waiting(&BuildWork::wait);
     region::Plan* const one = &plan;
     OCTAVO_CHECK(p->finish({&one, 1}, engine::available_cores()));
   }

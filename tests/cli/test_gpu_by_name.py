@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import numpy as np
@@ -36,6 +37,11 @@ def build_without(tmp_path, name, architecture):
     engine, layers = tmp_path / "x.octavo", tmp_path / "layers.json"
     done = run("build", MODEL, "-o", engine, "--gpu", name, "--exportLayerInfo", layers)
     assert done.returncode == 0, done.stderr
+    seconds = r"\d+\.\d"
+    times = re.search(rf"^built in ({seconds}) s: reading the model {seconds}, planning {seconds}, waiting for kernels ({seconds}), writing {seconds}$", done.stdout, re.MULTILINE)
+    assert times and float(times[2]) <= float(times[1]), done.stdout
+    kernels = re.search(rf"^(\d+) kernels compiled, beside that: ({seconds}) s of threads, ({seconds}) s of processors$", done.stdout, re.MULTILINE)
+    assert kernels and int(kernels[1]) > 0 and float(kernels[3]) <= float(kernels[2]) + 0.1, done.stdout
     explained = run("explain", engine, "--json")
     assert explained.returncode == 0, explained.stderr
     regions = [r for r in json.loads(explained.stdout)["regions"] if r["tactic"].startswith("cuda.")]

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/build_work.h"
 #include "engine/engine.h"
 #include "ir/text.h"
 #include "plan/plan.h"
@@ -22,6 +23,8 @@
 
 namespace octavo {
 namespace {
+
+constexpr double kBusy = 0.65;  ///< the part of the cores that is taken to compile
 
 constexpr const char* kNet = R"(
 graph "g"
@@ -55,7 +58,11 @@ class Fake final : public region::Provider {
   std::string_view name() const override { return "fake"; }
   std::string_view device() const override { return "fake gpu"; }
   std::vector<Offer> offers(const Region& r, const Plan& plan) const override {
-    return region::is_transfer(r, plan) ? std::vector<Offer>{{tactic("transfer", 0), {}, 1e-6}} : tiles(1, 12);
+    if (region::is_transfer(r, plan)) return {{tactic("transfer", 0), {}, 1e-6}};
+    std::vector<Offer> out = tiles(1, 12);
+    for (int t = 13; t <= 24 && families > 1; ++t) out.push_back({tactic("late", t), {}, 3e-6 * (1 + t * 0.01)});
+    for (int t = 25; t <= 36 && families > 2; ++t) out.push_back({tactic("soon", t), {}, 2e-6 * (1 + t * 0.01)});
+    return out;
   }
   std::vector<Offer> variants(const Region& r, const Plan& plan) const override {
     return region::is_transfer(r, plan) ? std::vector<Offer>() : tiles(13, 60);
@@ -84,7 +91,8 @@ class Fake final : public region::Provider {
     EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(artifact.code.data()), 4), "code") << "loaded before it was finished";
     return std::make_unique<region::Kernel>();
   }
-  int broken = -1;  ///< the tile that does not compile
+  int broken = -1;   ///< the tile that does not compile
+  int families = 1;  ///< up to 3: "conv", "late" from tile 13 on, "soon" from 25 on; of the latter the first estimate is less
   /// Regions that were finished so far.
   [[nodiscard]] int compiled() const {
     const std::lock_guard lock(mutex);
@@ -273,9 +281,9 @@ TEST_F(DeviceCosts, TheSecondsOfAnEffortBoundTheFirstPlan) {
     for (const auto& [key, n] : of) counts.insert(n);
     return counts;
   };
-  EXPECT_EQ(tiles(build({}, 3, false, 120.0 / 17.5)), (std::set{17, 24}));
+  EXPECT_EQ(tiles(build({}, 3, false, kBusy * 120 / 17.5)), (std::set{17, 24}));
   EXPECT_EQ(tiles(build({}, 3, false, 1e6)), (std::set{8, 24})) << "never fewer than at effort 1";
-  EXPECT_EQ(tiles(build({}, 4, false, 600.0 / 33.5)), (std::set{33, 48}));
+  EXPECT_EQ(tiles(build({}, 4, false, kBusy * 600 / 33.5)), (std::set{33, 48}));
   EXPECT_EQ(tiles(build({}, 5, false, 10)), std::set{60});
   EXPECT_EQ(tiles(build({}, 2, false, 1e6)), std::set{12}) << "the counts of efforts 1 and 2 are bounds already";
   const auto rich = build({}, 4);
@@ -284,6 +292,128 @@ TEST_F(DeviceCosts, TheSecondsOfAnEffortBoundTheFirstPlan) {
   ASSERT_TRUE(poor && strict);
   EXPECT_EQ(poor->file, strict->file);
   EXPECT_EQ(poor->file, rich->file) << "a full cache gives the same engine on fewer cores";
+}
+
+// Where seconds bound the kernels of a region, no family is left out for another one's second set; the least estimates go first.
+TEST_F(DeviceCosts, ABoundedRegionHasEveryFamilyBeforeSecondSets) {
+  provider.families = 3;
+  const auto timed = [&](double kernels) {  // of each of the three regions, a core each for 12 s
+    std::set<int> tiles;
+    if (const auto made = build({}, 1, false, kBusy * 12 / (kernels + 0.1))) {
+      for (const auto& [tile, times] : gpu.timed) {
+        if (tile > 0) tiles.insert(tile);
+      }
+    }
+    return tiles;
+  };
+  EXPECT_EQ(timed(1), (std::set{1, 13, 25})) << "three in any case";
+  EXPECT_EQ(timed(4), (std::set{1, 2, 13, 25}));
+  EXPECT_EQ(timed(5), (std::set{1, 2, 13, 25, 26}));
+  EXPECT_EQ(timed(7), (std::set{1, 2, 3, 13, 14, 25, 26}));
+}
+
+// Convolutions of one kind, of which two have other input channels: where kernels are few, all sets are timed for the first alone. The others get
+// what was fastest there and their own first estimate.
+TEST_F(DeviceCosts, RegionsOfAKindShareWhatIsFound) {
+  constexpr const char* kThree = R"(
+graph "g"
+x = input : f32[1,33,10,10]
+y = input : f32[1,40,10,10]
+z = input : f32[1,44,10,10]
+a = view x q=u8(0.03,128)
+b = view y q=u8(0.03,128)
+c = view z q=u8(0.03,128)
+w1 = constant s8[32,33,3,3] q=s8(0.01,0) seed:1
+w2 = constant s8[32,40,3,3] q=s8(0.01,0) seed:2
+w3 = constant s8[32,44,3,3] q=s8(0.01,0) seed:3
+d = conv a w1 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv1"}
+e = conv b w2 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv2"}
+f = conv c w3 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv3"}
+output d
+output e
+output f
+)";
+  gpu.microseconds = {{5, 12}};
+  const auto timed = [&](double compile_seconds, const tune::TimingCache& cache, bool strict) {
+    const std::vector<const region::Provider*> providers{&provider};
+    tune::TuneOptions options;
+    options.devices = {&gpu};
+    options.device = *gpu.description();
+    options.effort = 1, options.cores = 1, options.strict = strict;
+    options.compile_seconds = compile_seconds;
+    tune::MeasuredCosts costs(cache, providers, options);
+    plan::PlanOptions p;
+    p.effort = 1, p.costs = &costs;
+    const auto planned = plan::make_plan(*ir::parse(kThree), providers, p);
+    std::map<std::string, std::set<int>> tiles;  // by ONNX node; the one that is taken is negative
+    EXPECT_TRUE(planned) << planned.error().message;
+    if (!planned) return std::pair(tiles, costs.fresh());
+    for (const Region& r : planned->plan.regions) {
+      if (r.stages.empty() || r.stages.front().anchor.op != ir::Op::conv) continue;
+      auto& of = tiles[*r.onnx_nodes.begin()];
+      of.insert(-tile_of(r.tactic));
+      for (const region::Alternative& a : r.alternatives) {
+        if (a.seconds >= 0) of.insert(std::stoi(a.tactic.substr(a.tactic.find("tile=") + 5)));
+      }
+    }
+    return std::pair(tiles, costs.fresh());
+  };
+  const std::set<int> all{-5, 1, 2, 3, 4, 5, 6, 7, 8}, few{-5, 1, 5};
+  const auto [rich, cache] = timed(1e-3, {}, false);
+  EXPECT_EQ(rich.at("conv1"), all);
+  EXPECT_EQ(rich.at("conv2"), all) << "enough seconds for all";
+  EXPECT_EQ(rich.at("conv3"), all);
+  std::set<std::string> keys;
+  for (const auto& [entry, t] : cache.entries) {
+    if (!std::get<2>(entry).starts_with("fake.transfer")) keys.insert(std::get<1>(entry));
+  }
+  const double scarce = kBusy * 12 / (5 * static_cast<double>(keys.size()));  // five kernels for each
+  const auto [poor, poor_cache] = timed(scarce, {}, false);
+  EXPECT_EQ(poor.at("conv1"), all);
+  EXPECT_EQ(poor.at("conv2"), few);
+  EXPECT_EQ(poor.at("conv3"), few);
+  EXPECT_EQ(timed(scarce, poor_cache, true).first, poor) << "the cache has all times that are asked for";
+  EXPECT_EQ(timed(scarce, cache, true).first, rich) << "times that the cache has count in any case";
+}
+
+// What a build would time is listed where the device is not: nothing is compiled.
+TEST_F(DeviceCosts, GivenTimesStandForTheDevice) {
+  const std::vector<const region::Provider*> providers{&provider};
+  tune::TuneOptions options;
+  options.device = "FAKE", options.effort = 1;
+  std::set<int> listed;
+  options.measure = [&](const Region&, const Plan&, const std::vector<tune::Candidate>& candidates) {
+    std::vector<tune::TacticSeconds> out;
+    for (const tune::Candidate& c : candidates) {
+      listed.insert(tile_of(c.tactic));
+      out.push_back({tile_of(c.tactic) == 4 ? 1e-6 : 2e-6, false});
+    }
+    return Result<std::vector<tune::TacticSeconds>>(out);
+  };
+  tune::MeasuredCosts costs({}, providers, options);
+  plan::PlanOptions p;
+  p.effort = 1, p.costs = &costs;
+  const auto planned = plan::make_plan(*ir::parse(kNet), providers, p);
+  ASSERT_TRUE(planned) << planned.error().message;
+  listed.erase(0);
+  EXPECT_EQ(listed, (std::set{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(provider.compiled(), 0);
+  for (const Region& r : planned->plan.regions) {
+    if (r.onnx_nodes.contains("conv")) {
+      EXPECT_EQ(tile_of(r.tactic), 4);
+    }
+  }
+}
+
+// A build can say where its time went.
+TEST_F(DeviceCosts, TimingIsCounted) {
+  const BuildWork before = build_work();
+  ASSERT_TRUE(build({}, 1));
+  const BuildWork work = build_work() - before;
+  EXPECT_EQ(work.timed, 3 * 8U + 2) << "three regions, two transfers";
+  EXPECT_GT(work.prepare, 0);
+  EXPECT_GT(work.time, 0);
+  EXPECT_EQ(work.kernels, 0U) << "no compiler that counts was asked";
 }
 
 // A search says beforehand what it will price: all of it is compiled beside what follows, and the effort bounds the sum.

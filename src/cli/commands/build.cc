@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "api/open_file.h"
+#include "base/build_work.h"
 #include "base/write_file.h"
 #include "cli/commands/changed_outputs.h"
 #include "cli/commands/commands.h"
@@ -124,6 +126,11 @@ Result<std::string> accuracy_on(const BuildCommandOptions& o, const Loaded& load
   return outputs_text(inspection, data.size()) + "  octavo check MODEL --data FOLDER shows where it is lost\n";
 }
 
+struct BuildTimes {
+  BuildWork work;
+  double made = 0, written = 0;  ///< seconds by the clock until all plans were made, and for the file
+};
+
 /// What is written of several shapes: one file for the range that is given; null where none is, or where --values decide shapes too.
 Result<std::unique_ptr<api::OpenModel>> range_of(const BuildCommandOptions& o, const ModelOptions& first, Progress& progress) {
   OCTAVO_TRY(api::ShapeRanges ranges, given_range(o.model));
@@ -134,6 +141,21 @@ Result<std::unique_ptr<api::OpenModel>> range_of(const BuildCommandOptions& o, c
   options.import.default_batch = 0;
   OCTAVO_TRY(const auto session, session_of(first));
   return api::OpenModel::create(session, nullptr, std::move(options), std::move(ranges));
+}
+
+/// Where the time of a build for a GPU went: by the clock, of the thread that plans.
+std::string times_text(const BuildTimes& t) {
+  const BuildWork& w = t.work;
+  const double planning = t.made - w.read - w.open - w.prepare - w.wait - w.time;
+  std::string text = fmt::format("built in {:.1f} s: reading the model {:.1f}", t.made + t.written, w.read);
+  if (w.open > 0) text += fmt::format(", opening the device {:.1f}", w.open);
+  text += fmt::format(", planning {:.1f}", planning);
+  if (w.timed > 0) text += fmt::format(", {} tactics timed {:.1f}, made ready for that {:.1f}", w.timed, w.time, w.prepare);
+  text += fmt::format(", waiting for kernels {:.1f}, writing {:.1f}\n", w.wait, t.written);
+  if (w.kernels > 0)
+    text += fmt::format("{} kernels compiled, beside that: {:.1f} s of threads, {:.1f} s of processors\n", w.kernels, w.compile,
+                        w.compile_processor);
+  return text;
 }
 
 Result<int> build(const BuildCommandOptions& o) {
@@ -153,14 +175,20 @@ Result<int> build(const BuildCommandOptions& o) {
   ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
   for (ModelOptions& other : sets) other.made = model.made;
+  using Clock = std::chrono::steady_clock;
+  const BuildWork before = build_work();
+  const Clock::time_point begin = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   // Of the file, whatever was made from it.
   std::optional<onnx::Diagnosis> diagnosis;
   if (!is_engine_file(o.model.path)) {
+    const BuildTimer timer(&BuildWork::read);
     if (auto found = diagnose(model)) diagnosis = std::move(*found);
   }
   Loaded loaded;
   engine::Engines engines;
   std::unique_ptr<api::OpenModel> range;
+  BuildTimes times;
   const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
     if (!is_engine_file(o.model.path)) {
@@ -186,8 +214,13 @@ Result<int> build(const BuildCommandOptions& o) {
       if (range != nullptr) OCTAVO_CHECK(range->adopt(shapes_of(*other.engine), *other.built));
     }
     progress.step(fmt::format("write {}", o.output));
-    if (range != nullptr) return range->save(o.output == "-" ? "/dev/stdout" : o.output, notes, private_key);
-    return engine::save_set(o.output == "-" ? "/dev/stdout" : o.output, engines, notes, private_key);
+    times.made = seconds();
+    const std::string path = o.output == "-" ? "/dev/stdout" : o.output;
+    const Status written =
+        range != nullptr ? range->save(path, notes, private_key) : engine::save_set(path, engines, notes, private_key);
+    times.written = seconds() - times.made;
+    times.work = build_work() - before;
+    return written;
   };
   const Status done = compile();
   if (diagnosis) print_warnings(*diagnosis, done ? "" : done.error().message);  // why it failed may be among what misleads
@@ -215,6 +248,7 @@ Result<int> build(const BuildCommandOptions& o) {
     fmt::print("of the first:\n");
   }
   fmt::print("{}", report::summary(loaded.engine->plan()));
+  if (loaded.engine->plan().devices.size() > 1) fmt::print("{}", times_text(times));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
   fmt::print("{}", float_share(loaded.engine->plan(), o.model.build.plan));

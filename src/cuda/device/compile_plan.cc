@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/build_work.h"
 #include "base/hash.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
@@ -64,14 +67,29 @@ void put_code(region::Plan& plan, const std::vector<std::vector<std::size_t>>& t
 }  // namespace
 
 namespace {
-std::atomic<std::uint64_t>& compiled() {
-  static std::atomic<std::uint64_t> count{0};
-  return count;
+
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
+
+Result<std::string> counted(const Compiler& compiler, std::string_view text) {
+  const auto begin = std::chrono::steady_clock::now();
+  const double processor = processor_seconds();
+  Result<std::string> code = compiler(text);
+  BuildWork more;
+  more.kernels = 1;
+  more.compile = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  more.compile_processor = processor_seconds() - processor;
+  add_build_work(more);
+  return code;
+}
+
 }  // namespace
 
 std::uint64_t compilations() {
-  return compiled();
+  return build_work().kernels;
 }
 
 Compiler nvrtc_compiler(const std::string& architecture) {
@@ -97,8 +115,7 @@ Compiler remembering(Compiler compiler) {
       memory->done.wait(lock);
     }
     lock.unlock();
-    ++compiled();
-    Result<std::string> code = compiler(text);
+    Result<std::string> code = counted(compiler, text);
     lock.lock();
     memory->under_way.erase(memory->under_way.find(text));
     memory->done.notify_all();

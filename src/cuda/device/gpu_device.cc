@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/build_work.h"
 #include "base/first_run.h"
 #include "cuda/device/gpu.h"
 #include "cuda/device/gpu_kernel.h"
@@ -144,7 +145,10 @@ Result<const Gpu*> opened(int ordinal) {
   static std::map<int, Result<std::unique_ptr<Gpu>>> all;
   const std::lock_guard lock(mutex);
   auto at = all.find(ordinal);
-  if (at == all.end()) at = all.emplace(ordinal, Gpu::open(ordinal)).first;
+  if (at == all.end()) {
+    const BuildTimer timer(&BuildWork::open);
+    at = all.emplace(ordinal, Gpu::open(ordinal)).first;
+  }
   if (!at->second) return tl::unexpected(at->second.error());
   return at->second->get();
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "onnx/model/model_view.h"
 
@@ -23,7 +24,14 @@ struct Weights {
   std::int64_t axis = 0;
   bool coded = true;  ///< data holds codes
   int lo = -128, hi = 127;
+  std::vector<double> scales, zeros;  ///< the values of scale and zero; none without a zero point
 };
+
+std::vector<double> values_of(const ir::Tensor& t) {
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < t.size(); ++i) out.push_back(t.at(i));
+  return out;
+}
 
 std::optional<Weights> weights_of(const ModelView& m, const pb::NodeProto& n) {
   if (n.input_size() < 2) return std::nullopt;
@@ -43,6 +51,8 @@ std::optional<Weights> weights_of(const ModelView& m, const pb::NodeProto& n) {
   const ir::DType codes = w.coded ? w.data->dtype() : w.zero != nullptr ? w.zero->dtype() : ir::DType::u8;
   if (w.scale == nullptr || !ir::is_float(w.scale->dtype()) || !ir::is_int8(codes)) return std::nullopt;
   if (codes == ir::DType::u8) w.lo = 0, w.hi = 255;
+  w.scales = values_of(*w.scale);  // asked for every weight where the axis is the last one
+  if (w.zero != nullptr) w.zeros = values_of(*w.zero);
   if (w.axis < 0) w.axis += static_cast<std::int64_t>(w.data->shape().size());
   return w;
 }
@@ -56,11 +66,15 @@ std::int64_t output_axis(const pb::NodeProto& n, std::size_t rank) {
   return -1;
 }
 
+double entry(const std::vector<double>& values, std::int64_t c) {
+  const auto i = values.size() == 1 ? 0 : static_cast<std::size_t>(c);
+  return i < values.size() ? values[i] : 0;
+}
 double scale_at(const Weights& w, std::int64_t c) {
-  return w.scale->at(w.scale->size() == 1 ? 0 : c);
+  return entry(w.scales, c);
 }
 double zero_at(const Weights& w, std::int64_t c) {
-  return w.zero == nullptr ? 0 : w.zero->at(w.zero->size() == 1 ? 0 : c);
+  return entry(w.zeros, c);
 }
 
 /// visit(c, run) for every run of `stride` values that lie in one channel c; channels go round from 0 to entries - 1.

@@ -56,11 +56,13 @@ class Search {
       out.best = out.defaults;
       return out;
     }
+    // Kernels of the default plan are compiled while the candidates are planned, and those of candidates while the default plan is timed.
+    context_.costs.begin(out.defaults.plan);
+    const std::size_t limit = std::min(static_cast<std::size_t>(effort_.choices), choices_.size());
+    OCTAVO_CHECK(give_notice(limit));
     Steps regions("region", out.defaults.plan.regions.size());
     OCTAVO_TRY(base_, pricer_.price(out.defaults.plan, &regions));
     out.default_seconds = out.best_seconds = total(base_);
-    const std::size_t limit = std::min(static_cast<std::size_t>(effort_.choices), choices_.size());
-    OCTAVO_CHECK(give_notice(limit));
     Steps steps("choice", limit);
     for (std::size_t i = 0; i < limit; ++i) {
       OCTAVO_CHECK(steps.next());

@@ -19,15 +19,16 @@ std::int64_t weight_zero(const ConvFilter& filter, std::int64_t channel) {
   return z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
 }
 
-/// Calls f(channel, channel of the group, row, column, element of the buffer).
+/// Calls f(channel, channel of the group, row, column, element of the buffer). Channels of the group innermost, as filters are packed: networks have
+/// tens of millions of weights, which are read for every kernel that is timed.
 template <class F>
 void each_place(const ConvFilter& filter, F f) {
   const region::TensorRef& w = filter.ref;
   for (std::int64_t o = 0; o < w.dims[0]; ++o) {
-    for (std::int64_t c = 0; c < w.dims[1]; ++c) {
-      for (std::int64_t y = 0; y < w.dims[2]; ++y) {
-        for (std::int64_t x = 0; x < w.dims[3]; ++x)
-          f(o, c, y, x, o * w.strides[0] + c * w.strides[1] + y * w.strides[2] + x * w.strides[3]);
+    for (std::int64_t y = 0; y < w.dims[2]; ++y) {
+      for (std::int64_t x = 0; x < w.dims[3]; ++x) {
+        const std::int64_t first = o * w.strides[0] + y * w.strides[2] + x * w.strides[3];
+        for (std::int64_t c = 0; c < w.dims[1]; ++c) f(o, c, y, x, first + c * w.strides[1]);
       }
     }
   }
@@ -218,7 +219,8 @@ Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, 
   if (type == ConvType::f32 && !a.weight_sum) {  // the parts of such a weight would make NaN of what is inf
     if (const auto v = not_finite(out.filter)) return refuse("a weight", *v, "finite weights");
   }
-  if (type == ConvType::u8s8 && !a.weight_sum) {
+  const auto moves = [](std::int64_t zero) { return zero != 0; };
+  if (type == ConvType::u8s8 && !a.weight_sum && std::ranges::any_of(a.weight_zero, moves)) {
     bool fits = true;
     each_weight(out.filter, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
     if (!fits) return refuse("weights less their zero point", "beyond 8 bits", "within 8 bits");
