@@ -169,7 +169,6 @@ Result<engine::Engines> load_engines(const std::string& path, const LoadRequest&
 }
 
 Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request) {
-  const std::string& path = file->name();
   const bool anew = request.rebuild_code && file->made_by().outdated().empty();
   auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices_for(request));
   if (all || !engine::Engine::is_outdated(*file, all.error())) return all;

@@ -136,8 +136,8 @@ TEST_P(ImplicitModel, IsTheExplicitPlanAndBitEqual) {
 
 INSTANTIATE_TEST_SUITE_P(Implicit, ImplicitModel,
                          ::testing::Combine(::testing::Values("resnet20_cifar10_fp32.onnx", "mobilenetv1_025_224_fp32.onnx",
-                                                          "unet_small.onnx"),
-                                          ::testing::Bool()),
+                                                              "unet_small.onnx"),
+                                            ::testing::Bool()),
                          [](const auto& p) {
                            std::string name =
                                std::string(std::get<0>(p.param)) + (std::get<1>(p.param) ? "_zero_points" : "_symmetric");

@@ -154,7 +154,7 @@ TEST_P(C09Bottleneck, OneRegionAConvolution) {
 
 INSTANTIATE_TEST_SUITE_P(Places, C09Bottleneck,
                          ::testing::Values(Place::inputs, Place::all, Place::not_before_add, Place::add_branch, Place::after_add,
-                                         Place::doubled));
+                                           Place::doubled));
 
 TEST(C09Bottleneck, PlansDifferOnlyInMeaning) {
   const auto hash = [](Place p) { return judge(bottleneck(Form::explicit_qdq, p)).hash; };

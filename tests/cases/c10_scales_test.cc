@@ -55,7 +55,7 @@ TEST_P(C12Residual, AddIsAnEpilogue) {
 
 INSTANTIATE_TEST_SUITE_P(Branches, C12Residual,
                          ::testing::Values(Branches{false, false}, Branches{false, true}, Branches{true, false},
-                                         Branches{true, true}));
+                                           Branches{true, true}));
 
 TEST(C12Residual, EachPlacementMeansSomethingElse) {
   std::set<std::string> hashes;

@@ -88,7 +88,8 @@ TEST(EpilogueOf, Biases) {
 TEST(EpilogueOf, Activations) {
   EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, v, -5); }).activation, Activation::none);
   EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, v, 0); }).activation, Activation::relu) << "absorbed by the range";
-  EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, p.push(Op::max, v, p.imm_f(0)), -5); }).activation, Activation::relu);
+  EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, p.push(Op::max, v, p.imm_f(0)), -5); }).activation,
+            Activation::relu);
   EXPECT_EQ(epilogue([](Program& p, int v) {
               const int relu = p.push(Op::max, v, p.imm_f(0));
               return quantized(p, p.push(Op::min, relu, p.imm_f(6)), -5);
@@ -96,7 +97,8 @@ TEST(EpilogueOf, Activations) {
             Activation::clipped_relu);
   EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, p.push(Op::sqrt, v), 0); }).activation, Activation::none)
       << "not a bound of the sum";
-  EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, p.push(Op::max, v, p.imm_f(1)), -5); }).activation, Activation::none);
+  EXPECT_EQ(epilogue([](Program& p, int v) { return quantized(p, p.push(Op::max, v, p.imm_f(1)), -5); }).activation,
+            Activation::none);
 }
 
 TEST(Trex, LayerNamesStayApart) {

@@ -97,8 +97,7 @@ Result<std::string> changed_outputs(const ModelOptions& model, const Loaded& loa
   std::string text = decision != nullptr && decision->chosen == 0
                          ? "pairs: all stay, because the model is not faster without them\n"
                          : fmt::format("pairs: {} taken as permissions\n", pairs.taken);
-  if (decision != nullptr)
-    text += times_text(*decision, report::measured(loaded.engine->plan()) ? "measured" : "estimated");
+  if (decision != nullptr) text += times_text(*decision, report::measured(loaded.engine->plan()) ? "measured" : "estimated");
   if (decision != nullptr && decision->chosen == 0) return text + "the outputs are those that the pairs of the model define\n";
   text += pairs_text(pairs);
   if (!model.bindings.empty() || !model.input_formats.empty() || !model.output_formats.empty())

@@ -12,10 +12,10 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kWidth = 256;       ///< positions found at a time
-constexpr std::int64_t kTurned = 1 << 14;  ///< elements that are turned into columns at a time
-constexpr std::int64_t kShort = 32;        ///< rows of fewer neighbours are turned too
-constexpr std::int64_t kArgMaxGrain = 1 << 14;   ///< elements of a task
+constexpr std::int64_t kWidth = 256;            ///< positions found at a time
+constexpr std::int64_t kTurned = 1 << 14;       ///< elements that are turned into columns at a time
+constexpr std::int64_t kShort = 32;             ///< rows of fewer neighbours are turned too
+constexpr std::int64_t kArgMaxGrain = 1 << 14;  ///< elements of a task
 
 enum class Form { rows, columns, turned };
 
@@ -177,7 +177,9 @@ class ArgMaxFamily final : public FamilyOf<ArgMaxSetting> {
                kSecondsPerCycle +
            0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(ArgMaxSetting t, Packed) const override { return std::make_unique<ArgMaxKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(ArgMaxSetting t, Packed) const override {
+    return std::make_unique<ArgMaxKernel>(std::move(t));
+  }
 };
 
 }  // namespace

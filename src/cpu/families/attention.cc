@@ -69,7 +69,8 @@ class FloatAttention final : public AttentionKernel {
 
 class AttentionFamily final : public FamilyOf<AttentionSetting> {
  public:
-  AttentionFamily() : FamilyOf({.name = "attention.f32.queries", .version = 2, .parameters = kAttentionParameters, .forwards_stages = true}) {}
+  AttentionFamily()
+      : FamilyOf({.name = "attention.f32.queries", .version = 2, .parameters = kAttentionParameters, .forwards_stages = true}) {}
   bool about(const Region& r) const override {
     return is_attention(r) && !r.stages[0].anchor.integer && !r.stages[2].anchor.integer;
   }

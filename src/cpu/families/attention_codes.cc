@@ -129,8 +129,11 @@ class CodeAttention final : public AttentionKernel {
 class AttentionCodesFamily final : public FamilyOf<AttentionCodesSetting> {
  public:
   AttentionCodesFamily()
-      : FamilyOf(
-            {.name = "attention.u8u8.queries", .version = 2, .levels = kDotIsas, .parameters = kAttentionParameters, .forwards_stages = true}) {}
+      : FamilyOf({.name = "attention.u8u8.queries",
+                  .version = 2,
+                  .levels = kDotIsas,
+                  .parameters = kAttentionParameters,
+                  .forwards_stages = true}) {}
   bool about(const Region& r) const override {
     return is_attention(r) && (r.stages[0].anchor.integer || r.stages[2].anchor.integer);
   }
@@ -158,7 +161,9 @@ class AttentionCodesFamily final : public FamilyOf<AttentionCodesSetting> {
     return (products + (scores * 3.0 + packed * 0.5) * slowdown(isa)) * kSecondsPerCycle + 0.5e-6;
   }
   std::vector<Parameters> variants(const AttentionCodesSetting& t) const override { return attention_variants(t.attention); }
-  Result<std::unique_ptr<Kernel>> load(AttentionCodesSetting t, Packed) const override { return std::make_unique<CodeAttention>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(AttentionCodesSetting t, Packed) const override {
+    return std::make_unique<CodeAttention>(std::move(t));
+  }
 };
 
 }  // namespace

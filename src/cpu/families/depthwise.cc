@@ -48,7 +48,8 @@ Result<DepthwiseSetting> depthwise_setting(const Request& q) {
   if (x.strides.size() < 2 || (x.strides[1] != 1 && x.dims[1] != 1)) {
     return refuse("channel stride of the input", x.strides.size() < 2 ? 0 : x.strides[1], "1");
   }
-  DepthwiseSetting t{{}, x, Constant(*s.anchor.weights, q.plan), s.anchor.weight_zero, {}, s.space, q.parameters, s.anchor.integer, q.isa};
+  DepthwiseSetting t{
+      {}, x, Constant(*s.anchor.weights, q.plan), s.anchor.weight_zero, {}, s.space, q.parameters, s.anchor.integer, q.isa};
   OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
   t.d = t.image.depth.phases(), t.h = t.image.height.phases(), t.w = t.image.width.phases();
   OCTAVO_TRY(t.epilogue, block_epilogue(s, q.isa, static_cast<std::size_t>(t.image.w), static_cast<std::size_t>(t.image.c)));
@@ -221,13 +222,15 @@ struct DepthwiseKind {
   ir::Op op;
   bool integer;
 };
-constexpr std::array kDepthwiseKinds{DepthwiseKind{"depthwise.u8s8.block", ir::Op::conv, true}, DepthwiseKind{"depthwise.f32.block", ir::Op::conv, false},
-                            DepthwiseKind{"depthwise_transpose.u8s8.block", ir::Op::conv_transpose, true},
-                            DepthwiseKind{"depthwise_transpose.f32.block", ir::Op::conv_transpose, false}};
+constexpr std::array kDepthwiseKinds{DepthwiseKind{"depthwise.u8s8.block", ir::Op::conv, true},
+                                     DepthwiseKind{"depthwise.f32.block", ir::Op::conv, false},
+                                     DepthwiseKind{"depthwise_transpose.u8s8.block", ir::Op::conv_transpose, true},
+                                     DepthwiseKind{"depthwise_transpose.f32.block", ir::Op::conv_transpose, false}};
 
 class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
  public:
-  explicit DepthwiseFamily(const DepthwiseKind& kind) : FamilyOf({.name = kind.name, .parameters = kDepthwiseParameters}), kind_(kind) {}
+  explicit DepthwiseFamily(const DepthwiseKind& kind)
+      : FamilyOf({.name = kind.name, .parameters = kDepthwiseParameters}), kind_(kind) {}
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     if (!is_one(r, kind_.op) || a.integer != kind_.integer || !a.weights || a.inputs.empty() || only(r).space.size() < 3)

@@ -12,7 +12,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kMostTasks = 4;                           // each reads everything once
+constexpr int kMostTasks = 4;                                          // each reads everything once
 constexpr std::int64_t kDynamicQuantizeGrain = std::int64_t{1} << 15;  // elements of a task
 
 /// The tensor as lines of neighbours: `length` elements each, at `from` in the input and `to` in the codes (elements).

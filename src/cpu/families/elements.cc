@@ -23,7 +23,7 @@ using ir::DType;
 using ir::Op;
 using region::TensorRef;
 
-constexpr std::int64_t kElements = 1024;  ///< that are computed at a time
+constexpr std::int64_t kElements = 1024;          ///< that are computed at a time
 constexpr std::int64_t kElementsGrain = 1 << 15;  ///< bytes of a task
 constexpr std::size_t kMostOperands = 3;
 
@@ -525,7 +525,9 @@ class ElementsFamily final : public FamilyOf<ElementsSetting> {
                kSecondsPerCycle +
            0.1e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(ElementsSetting t, Packed) const override { return std::make_unique<ElementsKernel>(std::move(t)); }
+  Result<std::unique_ptr<Kernel>> load(ElementsSetting t, Packed) const override {
+    return std::make_unique<ElementsKernel>(std::move(t));
+  }
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 using ir::DType;
 using region::TensorRef;
 
-constexpr std::int64_t kPoints = 256;     ///< of a block
+constexpr std::int64_t kPoints = 256;               ///< of a block
 constexpr std::int64_t kGridSampleGrain = 1 << 14;  ///< products of a task
 constexpr std::size_t kMostSpatial = 6, kMostTaps = 64;
 

@@ -401,8 +401,9 @@ struct IndexedKind {
   Op op;
   std::string_view name;
 };
-constexpr std::array kIndexedKinds{IndexedKind{Op::gather, "indexed.gather"}, IndexedKind{Op::gather_elements, "indexed.gather_elements"},
-                            IndexedKind{Op::gather_nd, "indexed.gather_nd"}, IndexedKind{Op::scatter, "indexed.scatter"}};
+constexpr std::array kIndexedKinds{IndexedKind{Op::gather, "indexed.gather"},
+                                   IndexedKind{Op::gather_elements, "indexed.gather_elements"},
+                                   IndexedKind{Op::gather_nd, "indexed.gather_nd"}, IndexedKind{Op::scatter, "indexed.scatter"}};
 
 class IndexedFamily final : public FamilyOf<IndexedSetting> {
  public:
