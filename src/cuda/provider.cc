@@ -18,6 +18,7 @@
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/families.h"
 #include "cuda/programmed.h"
+#include "cuda/text/counted.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/unknown_weights.h"
 #include "region/artifact.h"
@@ -157,7 +158,7 @@ class GpuProvider final : public region::Provider {
       const auto all = (*matched)->tactics();
       if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
         return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
-      OCTAVO_TRY(kernels, kernels_of(**matched, r.tactic));
+      OCTAVO_TRY(kernels, kernels_of(**matched, r.tactic, r));
     }
     OCTAVO_TRY(region::Artifact made, artifact_of(std::move(kernels), r, full));
     if (hash128_hex(made.source.text) != facts.texts)  // its packed constants may not be what other texts read
@@ -184,14 +185,19 @@ class GpuProvider final : public region::Provider {
       const Seen seen(r);
       OCTAVO_TRY(const Family* f, family_of(seen.region(), tactic));
       OCTAVO_TRY(const auto matched, f->matched(seen.region(), plan, target_));
-      OCTAVO_TRY(kernels, kernels_of(*matched, tactic));
+      OCTAVO_TRY(kernels, kernels_of(*matched, tactic, r));
     }
     return artifact_of(std::move(kernels), r, plan);
   }
 
   Result<region::Artifact> restart(const region::Region& r, const region::Plan& plan) const override {
     OCTAVO_CHECK(check_version(r.tactic));
-    return compile(r, plan, r.tactic);
+    const bool unknown = std::any_of(r.stages.begin(), r.stages.end(),
+                                     [](const region::Stage& s) { return s.anchor.weights && !s.anchor.weight_sum; });
+    if (!unknown || r.launch.empty()) return compile(r, plan, r.tactic);
+    region::Region known = r;
+    OCTAVO_CHECK(give_sums(known));
+    return compile(known, plan, r.tactic);
   }
 
   Result<std::string> code_of(const region::Source& source) const override {
@@ -293,10 +299,11 @@ class GpuProvider final : public region::Provider {
                 fmt::format("region \"{}\": no tactic \"{}\" for this kind of region", r.name, tactic.name()));
   }
 
-  Result<RegionKernels> kernels_of(const Matched& matched, const Tactic& tactic) const {
+  Result<RegionKernels> kernels_of(const Matched& matched, const Tactic& tactic, const region::Region& r) const {
     RegionKernels out;
     ++emitted();
     OCTAVO_TRY(KernelText one, matched.emit(tactic.parameters));
+    leave_out_uncounted(one, r);
     for (Launch& l : one.launches) {
       l.early = target_.starts_early();
       out.starts.push_back({0, std::move(l)});

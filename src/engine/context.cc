@@ -46,6 +46,22 @@ region::BufferId stands_for(const region::Plan& plan, std::size_t transfer, bool
   return stores == 1 ? inner.buffer : -1;
 }
 
+/// Outputs that say only how much regions of other devices compute, which read them there: neither a result's size nor a region of the host needs them.
+std::vector<region::BufferId> counts_for_kernels(const region::Plan& plan) {
+  const std::size_t shown = region::shown_outputs(plan);
+  std::vector<region::BufferId> out;
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    if (plan.buffers[b].kind != BufferKind::output || static_cast<std::size_t>(plan.buffers[b].binding) < shown) continue;
+    const auto id = static_cast<region::BufferId>(b);
+    const bool size = std::any_of(plan.sizes.begin(), plan.sizes.end(), [&](const ir::OutputSize& s) {
+      return !ir::is_counter(s) && s.count == plan.buffers[b].binding;
+    });
+    const bool read = std::any_of(plan.regions.begin(), plan.regions.end(), [&](const region::Region& r) { return r.count == id; });
+    if (!size && !read) out.push_back(id);
+  }
+  return out;
+}
+
 /// An input whose value the plan holds as a constant must have that value.
 Status fits_value(const region::Binding& b, const Address& given, const std::string& where) {
   if (given.space != kHost) return fail(ErrorKind::bad_input, where + " decides shapes; give it in the memory of the host");
@@ -136,6 +152,12 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       const region::Stage& s = plan.regions[i].stages.front();
       const region::BufferId bound = (input ? s.anchor.inputs.front() : s.stores.front()).buffer;
       c->bridges_.push_back({i, bound, inner, input});
+    }
+  }
+  for (const region::BufferId id : counts_for_kernels(plan)) {
+    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+      if (region::is_transfer(plan.regions[i], plan) && plan.regions[i].stages.front().stores.front().buffer == id)
+        c->for_kernels_.push_back(i);
     }
   }
   return c;
@@ -229,6 +251,7 @@ Status Context::bind(std::span<const Address> inputs, std::span<const Address> o
     first_[i] = static_cast<std::byte*>(given.at);
     if (plan.images == 1) memory_[0].base[i] = first_[i];
   }
+  for (const std::size_t transfer : for_kernels_) skipped_[transfer] = 0;
   // A transfer between a binding and a buffer of the device is left out where the caller's memory can be that buffer.
   for (const Bridge& bridge : bridges_) {
     const auto bound = static_cast<std::size_t>(bridge.bound), inner = static_cast<std::size_t>(bridge.inner);
@@ -240,6 +263,9 @@ Status Context::bind(std::span<const Address> inputs, std::span<const Address> o
         given.space == own.space && reinterpret_cast<std::uintptr_t>(given.at) % static_cast<std::uintptr_t>(own.alignment) == 0;
     memory_[0].base[inner] = fits ? first_[bound] : place_in_arena(own, 0);
     skipped_[bridge.transfer] = fits ? 1 : 0;
+  }
+  for (const std::size_t transfer : for_kernels_) {
+    if (outputs.size() == shown) skipped_[transfer] = 1;
   }
   return {};
 }

@@ -443,7 +443,7 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
       auto kernel = kernel_for(providers, i, who);
       if (kernel) {
         kernels_[i] = std::move(*kernel);
-        if (plan_.regions[i].count >= 0) load_shorter(providers, i);
+        if (plan_.regions[i].count >= 0 && plan_.regions[i].device == region::kHost) load_shorter(providers, i);
       } else {
         made[i] = tl::unexpected(std::move(kernel.error()));
       }

@@ -202,7 +202,12 @@ class Context {
   /// Region `region` once more, in an observer's `after` and with its `memory`: for looking at what a kernel writes.
   [[nodiscard]] Status repeat(std::size_t region, const region::Memory& memory);
   /// From now on all elements of counted regions are computed (region/counted.h), those behind the count too, whose values are those of the graph.
-  void compute_all() { host_->compute_all(); }
+  void compute_all() {
+    host_->compute_all();
+    for (const auto& e : executors_) {
+      if (e) e->compute_all();
+    }
+  }
   /// How many elements of its counted dimension the region's last run computed; -1: all of them.
   [[nodiscard]] std::int64_t computed(std::size_t region) const { return host_->computed(region); }
   /// Every byte of the host threads' scratch; kernels may not depend on what it holds.
@@ -262,6 +267,8 @@ class Context {
   std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
   std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
   std::vector<Bridge> bridges_;
+  std::vector<std::size_t>
+      for_kernels_;  ///< transfers of counts that kernels alone read, which are left out where the caller has no memory for them
   std::vector<char> skipped_;  ///< by region: a transfer that this run leaves out
   std::vector<Address> in_, out_;
   std::vector<std::int64_t> counts_;  ///< outputs that say sizes, where the caller has no memory for them

@@ -43,7 +43,7 @@ class HostExecutor final : public region::Executor {
   [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_stride_ * static_cast<std::size_t>(threads_); }
   /// Context::compute_all, Context::computed.
-  void compute_all() { counts_ = false; }
+  void compute_all() override { counts_ = false; }
   [[nodiscard]] std::int64_t computed(std::size_t region) const { return chosen_[region].extent; }
   /// Of all threads; not during a run.
   void fill_scratch(std::byte value) {

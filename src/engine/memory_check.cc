@@ -160,7 +160,7 @@ class Checker {
   /// The counted dimension of a result and how many elements it has in this run; -1: all of it is one element.
   [[nodiscard]] static std::pair<int, std::int64_t> counted(const region::Region& r, const region::TensorRef& t,
                                                             const region::Memory& memory) {
-    if (r.count < 0) return {-1, 1};
+    if (r.count < 0 || r.device != region::kHost) return {-1, 1};
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       for (const region::TensorRef& store : r.stages[s].stores) {
         if (&store == &t && t.dims.empty() && region::searches_counted(r)) return {-1, 1};

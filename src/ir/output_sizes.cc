@@ -30,6 +30,29 @@ void drop_counters(Graph& g) {
   g.output_names.resize(keep);
 }
 
+void drop_conditions(Graph& g) {
+  const std::size_t shown = shown_outputs(g.outputs.size(), g.sizes);
+  const auto is_condition = [&](const OutputSize& s) {
+    if (!is_counter(s)) return false;
+    const Node& n = g.producer(g.outputs[static_cast<std::size_t>(s.count)]);
+    return n.op == Op::cast && g.type(n.inputs[0]).dtype == DType::boolean;
+  };
+  std::erase_if(g.sizes, is_condition);
+  std::vector<int> place(g.outputs.size(), -1);  // of the outputs that stay
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < g.outputs.size(); ++i) {
+    const auto says = [&](const OutputSize& s) { return static_cast<std::size_t>(s.count) == i; };
+    if (i >= shown && std::none_of(g.sizes.begin(), g.sizes.end(), says)) continue;
+    place[i] = static_cast<int>(kept);
+    g.outputs[kept] = g.outputs[i];
+    if (kept != i) g.output_names[kept] = std::move(g.output_names[i]);
+    ++kept;
+  }
+  g.outputs.resize(kept);
+  g.output_names.resize(kept);
+  for (OutputSize& s : g.sizes) s.count = place[static_cast<std::size_t>(s.count)];
+}
+
 Shape shape_after(Shape shape, std::size_t output, std::span<const OutputSize> sizes, std::size_t shown,
                   std::span<const std::int64_t> counts) {
   for (const OutputSize& s : sizes) {

@@ -36,8 +36,10 @@ inline constexpr const char* kCounted = "counted";
 }
 /// The nodes that compute the counts of the list, in its order.
 [[nodiscard]] std::vector<NodeId> count_nodes(const Graph& g);
-/// Without the outputs that only counters need: for devices that compute all the room.
+/// Without the outputs that only counters need.
 void drop_counters(Graph& g);
+/// The same for the counters that say whether a step or a branch happens (1 or 0): for devices that compute all of these.
+void drop_conditions(Graph& g);
 
 /// How many of so many outputs are results of the model: the first ones.
 [[nodiscard]] std::size_t shown_outputs(std::size_t outputs, std::span<const OutputSize> sizes);

@@ -319,7 +319,7 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
   const PlanContext context{providers, taken, estimates, memo};
   const Rules rules = rules_of(taken);
   ir::Graph own = graph;
-  if (!counts(providers)) ir::drop_counters(own);
+  if (!counts(providers)) ir::drop_conditions(own);
   if (decided.images > 1) {
     auto one = one_image(graph);
     if (!one) return fail(ErrorKind::unsupported, "images are not independent");
@@ -335,7 +335,7 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
 }
 
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
-  if (!counts(providers)) ir::drop_counters(graph);
+  if (!counts(providers)) ir::drop_conditions(graph);
   Estimates estimates;
   Memo memo;
   if (const Decided* decided = followed(options)) {
@@ -346,6 +346,7 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
     OCTAVO_TRY(Planned planned, follow(graph, {providers, taken, estimates, memo}, *decided));
     keep_tactics(planned.plan, planned.decided);
     mark_counted(planned.plan, planned.graph);
+    OCTAVO_CHECK(count_on_devices(planned.plan, providers));
     return planned;
   }
   const PlanContext context{providers, options, costs_of(options, estimates), memo};
@@ -357,6 +358,7 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   OCTAVO_CHECK(guard(graph, context, once, planned));
   keep_tactics(planned.plan, planned.decided);
   mark_counted(planned.plan, planned.graph);
+  OCTAVO_CHECK(count_on_devices(planned.plan, providers));
   return planned;
 }
 

@@ -145,7 +145,8 @@ std::int64_t room_of(const Region& r) {
 }
 
 const std::string& count_of(const Region& r, const Plan& plan) {
-  return plan.outputs[static_cast<std::size_t>(plan.buffers[static_cast<std::size_t>(r.count)].binding)].name;
+  const Buffer& b = plan.buffers[static_cast<std::size_t>(r.count)];
+  return b.binding < 0 ? b.name : plan.outputs[static_cast<std::size_t>(b.binding)].name;
 }
 
 std::int64_t counted_extent(const Region& r, const Memory& memory) {

@@ -33,6 +33,8 @@ class Executor {
   [[nodiscard]] virtual Status start(std::size_t first, std::size_t last, const Memory& memory, void* stream) = 0;
   /// Returns when everything that was started is done. Errors: what went wrong in it.
   [[nodiscard]] virtual Status wait() = 0;
+  /// From now on all elements of counted regions are computed (Region::count). Nothing changes where no kernel leaves elements out.
+  virtual void compute_all() {}
   /// Seconds that regions first..last-1 take, run `runs` times (at least 1) one behind the other: the mean, by the device's own clock
   /// where it has one. `memory` as for `start`, every address set. Waits for what was started before. By default the host's clock is
   /// read around `start` and `wait`.

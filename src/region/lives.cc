@@ -14,6 +14,10 @@ std::vector<Life> lives_of(const Plan& plan) {
       if (life.first < 0) life.first = static_cast<int>(i);
       life.last = static_cast<int>(i);
     };
+    if (plan.regions[i].count >= 0) {
+      Life& life = lives[static_cast<std::size_t>(plan.regions[i].count)];
+      if (life.first >= 0) life.last = static_cast<int>(i);
+    }
     for (const Stage& stage : plan.regions[i].stages) {
       for (const TensorRef& t : stage.anchor.inputs) touch(t);
       for (const Operand& o : stage.operands) touch(o.ref);

@@ -499,16 +499,18 @@ class Verifier {
     return artifact(r);
   }
 
-  /// The count is an output that an earlier region names. What it says is not trusted when it is read (counted_extent).
-  Status counted(const Region& r) const {
-    if (static_cast<std::size_t>(r.count) >= plan_.buffers.size() || buffer_of(r.count).kind != BufferKind::output ||
-        buffer_of(r.count).space != kHost || buffer_of(r.count).bytes != static_cast<std::int64_t>(sizeof(std::int64_t)))
+  /// The count is an output that an earlier region names, or what becomes one in the memory of the region's device. What it says is not trusted when it is read
+  /// (counted_extent).
+  Status counted(const Region& r) {
+    const BufferKind kind = r.device == kHost ? BufferKind::output : BufferKind::arena;
+    if (static_cast<std::size_t>(r.count) >= plan_.buffers.size() || buffer_of(r.count).kind != kind ||
+        buffer_of(r.count).space != r.device || buffer_of(r.count).bytes != static_cast<std::int64_t>(sizeof(std::int64_t)))
       return bad(fmt::format("its count is in buffer {}, which is no output of one number", r.count));
-    const Use& use = uses_[static_cast<std::size_t>(r.count)];
+    Use& use = uses_[static_cast<std::size_t>(r.count)];
     if (use.last < 0 || use.first >= region_)
       return bad(fmt::format("its count is in buffer {}, which no earlier region stores", r.count));
-    if (r.device != kHost || plan_.images != 1)
-      return bad("its elements are counted, and it runs on another device or for each image");
+    if (plan_.images != 1) return bad("its elements are counted, and it runs for each image");
+    use.last = region_;
     if (r.count_times < 1 || r.count_per < 1) return bad(fmt::format("a count times {} / {}", r.count_times, r.count_per));
     if (std::all_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return s.counted == -1; })) return {};  // all or nothing
     const auto extent = [](const Stage& s) {

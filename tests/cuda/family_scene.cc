@@ -8,8 +8,10 @@
 #include <set>
 
 #include "cuda/emulation/image.h"
+#include "cuda/text/counted.h"
 #include "cuda/text/emit_cuda.h"
 #include "reference/oracle_provider.h"
+#include "region/counted.h"
 #include "region/host_kernel.h"
 #include "region/stage_graph.h"
 
@@ -82,8 +84,18 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
     return "refused: " + spelled(refusal) + repeat;
   if (const auto all = family.candidates(region, plan, target); all.empty() || !(all[0].seconds > 0))
     return "no candidate with an estimate" + repeat;
-  const auto kernels = family.emit(region, plan, parameters, target);
+  auto kernels = family.emit(region, plan, parameters, target);
   if (!kernels) return "emit: " + kernels.error().message + repeat;
+  cuda::leave_out_uncounted(*kernels, region);
+  std::int64_t computed = -1;  // rows of the counted dimension, by the last launch
+  if (c.count >= 0) {
+    const cuda::Launch& last = kernels->launches.back();
+    const bool reads = std::any_of(last.arguments.begin(), last.arguments.end(),
+                                   [](const cuda::Argument& a) { return a.kind == cuda::Argument::Kind::count; });
+    if (!reads) return "not counted" + repeat;
+    const std::int64_t of_row = last.counted.rows / region::room_of(region), unit = last.counted.unit;
+    computed = ((c.count * of_row + unit - 1) / unit * unit + of_row - 1) / of_row;
+  }
   if (const std::string early = begins_before_others_end(kernels->text); !early.empty())
     return early + repeat + "\n" + kernels->text;
   const std::string functions(target.architecture == "sm_75" ? cuda::turing_functions() : "");
@@ -105,6 +117,8 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
     std::memcpy(constants.back(), bytes.data(), bytes.size());
   }
   std::byte* workspace = memory.allocate("the workspace", static_cast<std::size_t>(kernels->workspace_bytes), true);
+  std::byte* const count = memory.allocate("the count", sizeof c.count, false);
+  std::memcpy(count, &c.count, sizeof c.count);
 
   auto expected = c.memory;
   region::Memory at;
@@ -122,7 +136,8 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
           arguments.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
           continue;
         }
-        std::byte* base = p.kind == cuda::Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+        std::byte* base = p.kind == cuda::Argument::Kind::count      ? count
+                          : p.kind == cuda::Argument::Kind::buffer   ? buffers[static_cast<std::size_t>(p.index)]
                           : p.kind == cuda::Argument::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
                                                                      : workspace;
         if (p.image >= 0) {
@@ -141,13 +156,27 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
     if (within.contains(static_cast<region::BufferId>(b))) continue;
     ir::DType type = ir::DType::u8;
+    std::int64_t begin = 0, step = 0;  // of the rows that are counted
     for (const region::Stage& stage : region.stages) {
       for (const region::TensorRef& s : stage.stores) {
-        if (s.buffer == static_cast<region::BufferId>(b)) type = s.dtype;
+        if (s.buffer == static_cast<region::BufferId>(b)) {
+          type = s.dtype;
+          if (c.count >= 0)
+            begin = s.offset,
+            step = s.strides[static_cast<std::size_t>(stage.counted)] * static_cast<std::int64_t>(ir::size_of(type));
+        }
       }
     }
     const std::size_t size = ir::size_of(type);
     for (std::size_t i = 0; i + size <= static_cast<std::size_t>(plan.buffers[b].bytes); i += size) {
+      const std::int64_t row =
+          step == 0 || static_cast<std::int64_t>(i) < begin ? 0 : (static_cast<std::int64_t>(i) - begin) / step;
+      if (step != 0 && row >= computed) {
+        if (std::memcmp(buffers[b] + i, c.memory[b].data() + c.guard + i, size) == 0) continue;
+        return fmt::format("buffer {} element {}, in row {}, was computed for {} rows{}\n{}", b, i / size, row, c.count, repeat,
+                           kernels->text);
+      }
+      if (step != 0 && row >= c.count) continue;
       if (close(buffers[b] + i, expected[b].data() + c.guard + i, type, tolerance)) continue;
       return fmt::format("buffer {} element {}: {} instead of {}{}\n{}", b, i / size, value(buffers[b] + i, type),
                          value(expected[b].data() + c.guard + i, type), repeat, kernels->text);

@@ -30,10 +30,13 @@ struct EmulatedCase {
   const std::vector<std::vector<std::byte>>& memory;
   std::size_t guard = 0;
   unsigned seed = 0;  ///< for messages, and for the order of blocks
+  /// Of a region whose elements are counted (region::Region::count, whose buffer does not matter then): how many there are. Rows that count are compared; those behind
+  /// the last item of the family that has one must be as they were; between them, anything. -1: all are compared.
+  std::int64_t count = -1;
 };
 
 /// Runs the family's text for the region with these parameters; every buffer lies alone, with nothing readable around it. "" or what
-/// is wrong: a refusal, a finding of the emulation, the first element that differs. `tolerance`: as Scene::compare.
+/// is wrong: a refusal, a text that does not read a count that there is, a finding of the emulation, the first element that differs. `tolerance`: as Scene::compare.
 [[nodiscard]] std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, const cuda::Parameters& parameters,
                                        float tolerance, const Edit& edit, const Truth& truth, const cuda::Target& target);
 [[nodiscard]] std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::Parameters& parameters = {},

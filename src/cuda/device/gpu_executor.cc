@@ -71,6 +71,13 @@ Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
         OCTAVO_CHECK(api_.check(api_.set_attribute(r.function, kMaxDynamicShared, static_cast<int>(s.launch.shared_bytes)),
                                 fmt::format("asking for {} bytes of shared memory", s.launch.shared_bytes)));
       ready_[i].push_back(r);
+      const auto& arguments = s.launch.arguments;
+      const bool counts =
+          std::any_of(arguments.begin(), arguments.end(), [](const Argument& a) { return a.kind == Argument::Kind::count; });
+      if (!counts || beyond_ != nullptr) continue;
+      constexpr std::int64_t kBeyond = std::int64_t{1} << 40;
+      OCTAVO_TRY(beyond_, gpu_.allocate(sizeof kBeyond));
+      OCTAVO_CHECK(gpu_.write(beyond_->address(), std::as_bytes(std::span(&kBeyond, 1))));
     }
   }
   return {};
@@ -138,6 +145,11 @@ Result<double> GpuExecutor::time(std::size_t first, std::size_t last, const regi
   return static_cast<double>(milliseconds) * 1e-3 / copies / starts;
 }
 
+std::byte* GpuExecutor::place(const Argument& p, const region::Memory& memory) const {
+  if (p.kind == Argument::Kind::count && all_) return beyond_->address();
+  return memory.base[static_cast<std::size_t>(p.index)];
+}
+
 Status GpuExecutor::transfer(const region::Region& r, const region::Memory& memory) {
   const region::TensorRef &from = r.stages[0].anchor.inputs[0], &to = r.stages[0].stores[0];
   const auto bytes = static_cast<std::size_t>(ir::count(to.dims)) * ir::size_of(to.dtype);
@@ -155,7 +167,7 @@ Result<CuGraphExec> GpuExecutor::graph(std::size_t first, std::size_t last, int 
   for (std::size_t i = first; i < last; ++i) {
     for (const Ready& r : ready_[i]) {
       for (const Argument& p : r.launch->arguments) {
-        if (p.kind == Argument::Kind::buffer) key.addresses.push_back(memory.base[static_cast<std::size_t>(p.index)]);
+        if (p.kind == Argument::Kind::buffer || p.kind == Argument::Kind::count) key.addresses.push_back(place(p, memory));
       }
     }
   }
@@ -205,7 +217,7 @@ Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const s
   for (const Argument& p : r.launch->arguments) {
     const CuAddress base = p.kind == Argument::Kind::number      ? 0
                            : p.kind == Argument::Kind::workspace ? r.workspace
-                                                                 : address(memory.base[static_cast<std::size_t>(p.index)]);
+                                                                 : address(place(p, memory));
     values.push_back(base + static_cast<CuAddress>(p.offset));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {

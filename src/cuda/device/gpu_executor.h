@@ -26,6 +26,7 @@ class GpuExecutor final : public region::Executor {
   Status wait() override;
   /// By events around graphs that hold the regions several times, so that starting a graph is not in the time.
   Result<double> time(std::size_t first, std::size_t last, const region::Memory& memory, int runs) override;
+  void compute_all() override { all_ = true; }
 
  private:
   /// A launch with its function found.
@@ -45,6 +46,8 @@ class GpuExecutor final : public region::Executor {
     CuGraphExec exec = nullptr;  ///< null: the regions launch nothing
   };
 
+  /// Where a kernel's parameter of these kinds is in this run: of a buffer or a count.
+  [[nodiscard]] std::byte* place(const Argument& p, const region::Memory& memory) const;
   [[nodiscard]] Status transfer(const region::Region& r, const region::Memory& memory);
   [[nodiscard]] Result<CuGraphExec> graph(std::size_t first, std::size_t last, int copies, const region::Memory& memory);
   [[nodiscard]] Status capture(const Key& key, const region::Memory& memory);
@@ -60,6 +63,8 @@ class GpuExecutor final : public region::Executor {
   std::vector<std::vector<Ready>> ready_;  ///< by region
   std::vector<std::shared_ptr<const LoadedModule>> modules_;
   std::unique_ptr<region::DeviceMemory> workspaces_;  ///< of all regions; null: none has one
+  std::unique_ptr<region::DeviceMemory> beyond_;      ///< a count beyond all, for compute_all; null: no kernel reads one
+  bool all_ = false;
   std::vector<Captured> graphs_;
 };
 

@@ -34,6 +34,7 @@ Result<Argument> read_parameter(const json& p, const region::Region& region) {
   }
   const std::string kind = p[0];
   if (kind == "workspace" && p.size() == 2) return Argument{Argument::Kind::workspace, 0, p[1]};
+  if (kind == "count" && p.size() == 2 && region.count >= 0) return Argument{Argument::Kind::count, region.count, p[1]};
   if (kind == "number" && p.size() == 2) return Argument{Argument::Kind::number, 0, p[1]};
   if (kind == "constant" && p.size() == 3) {
     const std::int64_t index = p[1];
@@ -130,6 +131,7 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
     for (const Argument& p : start.launch.arguments) {
       if (p.kind == Argument::Kind::workspace) parameters.push_back({"workspace", p.offset});
       if (p.kind == Argument::Kind::number) parameters.push_back({"number", p.offset});
+      if (p.kind == Argument::Kind::count) parameters.push_back({"count", p.offset});
       if (p.kind == Argument::Kind::constant) parameters.push_back({"constant", p.index, p.offset});
       if (p.kind != Argument::Kind::buffer) continue;
       json found;

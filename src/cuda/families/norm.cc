@@ -112,6 +112,7 @@ class NormFamily final : public ElementFamily {
                                    fmt::arg("n", float_text(static_cast<float>(count))),
                                    fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     Launch l = launch_of("octavo_rows", number, 256);
+    l.counted = {number};
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     before.add_to(l);
     anchor.before = {std::move(l)};

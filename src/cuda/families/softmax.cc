@@ -119,6 +119,7 @@ class SoftmaxFamily final : public ElementFamily {
                     fmt::arg("block", kSumBlock), fmt::arg("step", step_of_row), fmt::arg("load", load_function(x.dtype)),
                     fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
     Launch l = launch_of("octavo_rows", brief ? (rows + 255) / 256 : rows, 256);
+    l.counted = {rows, brief ? 256 : 1};
     l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     before.add_to(l);
     anchor.before = {std::move(l)};

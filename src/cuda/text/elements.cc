@@ -372,6 +372,8 @@ KernelText Elements::emit(const AnchorText& anchor) const {
                       stores);
   launch.grid = {static_cast<int>((threads + units - 1) / units), 1, 1};
   launch.block = {kThreads, 1, 1};
+  launch.counted = {total, run_ * (anchor.shared == 1 ? 1 : units)};
+  if (anchor.shared == 1) launch.counted.item = fmt::format("(long long)octavo_block() * {} + octavo_thread()", kThreads);
   numbers.add_to(launch);
   out.text =
       std::string(kFunctions) + emit_function(p, "octavo_program") + anchor.functions +

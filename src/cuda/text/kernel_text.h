@@ -14,12 +14,24 @@ namespace octavo::cuda {
 
 /// What one parameter of a kernel points to, or a number. Shapes, strides and other numbers are literals of the text, but for open ones (text/open.h).
 struct Argument {
-  enum class Kind : std::uint8_t { buffer, constant, workspace, number };
+  enum class Kind : std::uint8_t { buffer, constant, workspace, number, count };
   Kind kind = Kind::buffer;
-  std::int32_t index = 0;   ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; others: 0
+  std::int32_t index =
+      0;  ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; count: Region::count; others: 0
   std::int64_t offset = 0;  ///< bytes behind the beginning; the number
   std::int32_t image = -1;  ///< not -1, of a buffer: the kernel gets Launch::images[image] of what begins there, not its address
   bool operator==(const Argument&) const = default;
+};
+
+/// Which items of a launch make which rows of a region's results, where a family knows it. Rows are numbered with the outermost dimension of the results outside, so
+/// that each of its elements has equally many. Where data count these elements (region::Region::count), items behind the count are left out (text/counted.h).
+struct CountedItems {
+  std::int64_t rows = 0;                ///< all there are; 0: not known, the launch always does everything
+  std::int64_t unit = 1;                ///< rows of a unit; the last unit may have fewer
+  std::int64_t items = 1;               ///< of a unit, one behind the other; items of unit 0 come first
+  std::string item = "octavo_block()";  ///< the number of a thread's item, where it has one
+  std::string all = "";  ///< the name of the number of all items in the text, an int, where the blocks take items in turn
+  bool operator==(const CountedItems&) const = default;
 };
 
 /// One launch of a `extern "C" __global__` function of the text.
@@ -36,6 +48,7 @@ struct Launch {
   bool early = false;
   std::vector<Argument> arguments;
   std::vector<ImageMap> images;
+  CountedItems counted;
   bool operator==(const Launch&) const = default;
 };
 

@@ -8,7 +8,9 @@
 
 #include "ir/output_sizes.h"
 #include "plan/layout/gates.h"
+#include "plan/layout/memory.h"
 #include "plan/layout/needs.h"
+#include "region/artifact.h"
 #include "region/counted.h"
 #include "region/stage_graph.h"
 
@@ -42,6 +44,24 @@ bool packs_counted(const region::Region& r, const std::vector<int>& dims, const 
   }
   return false;
 }
+
+/// Where the device of the region has what becomes the output.
+std::optional<region::BufferId> on_device(const region::Plan& plan, region::BufferId output, region::DeviceId device) {
+  for (const region::Region& r : plan.regions) {
+    if (!region::is_transfer(r, plan) || r.stages[0].stores[0].buffer != output) continue;
+    const region::BufferId from = r.stages[0].anchor.inputs[0].buffer;
+    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(from)];
+    if (b.space == device && b.kind == region::BufferKind::arena && b.bytes == 8) return from;
+  }
+  return std::nullopt;
+}
+
+/// How long its kernel takes may follow from the values that it reads, which behind a count may be anything.
+bool works_by_values(const region::Region& r) {
+  return std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.op == Op::roi_align; });
+}
+
+void mark_counted(region::Plan& plan, const Graph& graph, std::set<ValueId> whole);
 
 }  // namespace
 
@@ -102,6 +122,19 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
   for (const region::Region& r : plan.regions) {
     if (r.tactic.reference) whole.insert(r.graph_inputs.begin(), r.graph_inputs.end());
   }
+  for (std::size_t known = whole.size() + 1; known != whole.size();) {
+    known = whole.size();
+    mark_counted(plan, graph, whole);
+    for (const region::Region& r : plan.regions) {
+      if (plan.devices.size() > 1 && r.count < 0 && works_by_values(r)) whole.insert(r.graph_inputs.begin(), r.graph_inputs.end());
+    }
+  }
+}
+
+namespace {
+
+void mark_counted(region::Plan& plan, const Graph& graph, std::set<ValueId> whole) {
+  for (region::Region& r : plan.regions) r.count = -1;
   whole.erase(ir::kNone);
   NeedFinder finder(graph);
   finder.find(whole);
@@ -111,14 +144,19 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
       buffer_of[plan.buffers[b].binding] = static_cast<region::BufferId>(b);
   }
   const GateFinder gates(graph, whole);
-  const auto known_before = [&](std::size_t i, int output) {
-    const auto buffer = buffer_of.find(output);
-    return buffer != buffer_of.end() && stored_by(plan, buffer->second) < i ? std::optional(buffer->second) : std::nullopt;
+  const auto known_before = [&](std::size_t i, int output) -> std::optional<region::BufferId> {
+    const auto found = buffer_of.find(output);
+    if (found == buffer_of.end()) return std::nullopt;
+    const region::DeviceId device = plan.regions[i].device;
+    const auto buffer = device == region::kHost ? std::optional(found->second) : on_device(plan, found->second, device);
+    return buffer && stored_by(plan, *buffer) < i ? buffer : std::nullopt;
   };
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& r = plan.regions[i];
-    if (r.device != region::kHost || r.graph_outputs.empty() || region::results_of(r).size() != r.graph_outputs.size()) continue;
-    if (const auto gate = gates.output_of(r.graph_outputs)) {  // all of it or nothing
+    const bool host = r.device == region::kHost;
+    if (!host && region::searches_counted(r)) continue;  // its kernels read the operand
+    if (r.graph_outputs.empty() || region::results_of(r).size() != r.graph_outputs.size()) continue;
+    if (const auto gate = host ? gates.output_of(r.graph_outputs) : std::nullopt) {  // all of it or nothing
       if (const auto count = known_before(i, *gate)) {
         r.count = *count, r.count_times = r.count_per = 1;
         for (region::Stage& s : r.stages) s.counted = -1;
@@ -153,7 +191,7 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
     const auto count = output ? known_before(i, output->first) : std::nullopt;
     if (!count) continue;
     const auto dims = region::searches_counted(r) ? std::optional(std::vector<int>{0}) : region::counted_dims(r, where);
-    if (!dims || packs_counted(r, *dims, plan)) continue;
+    if (!dims || (host && packs_counted(r, *dims, plan))) continue;
     constexpr std::int64_t kMostFactor = 1 << 28;
     const auto& [times, per] = std::pair(output->second.times, output->second.per);
     if (times > kMostFactor || per > kMostFactor) continue;
@@ -162,6 +200,34 @@ void mark_counted(region::Plan& plan, const Graph& graph) {
     for (std::size_t s = 0; s < r.stages.size(); ++s) r.stages[s].counted = (*dims)[s];
     if (!region::clipped(r, 1)) r.count = -1;
   }
+}
+
+}  // namespace
+
+Status count_on_devices(region::Plan& plan, const std::vector<const region::Provider*>& providers) {
+  bool any = false;
+  for (region::Region& r : plan.regions) {
+    if (r.count < 0 || r.device == region::kHost) continue;
+    const std::string& device = plan.devices[static_cast<std::size_t>(r.device)].name;
+    const auto p = std::find_if(providers.begin(), providers.end(),
+                                [&](const region::Provider* one) { return one->knows(r.tactic) && one->device() == device; });
+    if (p == providers.end())
+      return fail(ErrorKind::internal, "region \"" + r.name + "\": nobody knows its tactic " + r.tactic.name());
+    OCTAVO_TRY(const region::Artifact made, (*p)->restart(r, plan));
+    if (made.constants.size() != r.packed.size())
+      return fail(ErrorKind::internal, "region \"" + r.name + "\": its kernels pack other constants where they read a count");
+    if (made.launch == r.launch) {  // they do not read it, and compute everything
+      r.count = -1, r.count_times = r.count_per = 1;
+      for (region::Stage& s : r.stages) s.counted = -1;
+      continue;
+    }
+    any = true;
+    r.launch = made.launch;
+    region::keep_code(made.source.text, r, plan);
+    plan.buffers[static_cast<std::size_t>(r.code)].kind = region::BufferKind::source;
+  }
+  if (any) plan_memory(plan);
+  return {};
 }
 
 }  // namespace octavo::plan

@@ -6,13 +6,14 @@
 #include <set>
 #include <vector>
 
+#include "base/result.h"
 #include "ir/graph.h"
 #include "region/provider.h"
 #include "region/region.h"
 
 namespace octavo::plan {
 
-/// Do the kernels of these providers run on threads of the host, which can leave elements out?
+/// Do the kernels of these providers run on threads of the host, which can leave out steps and branches (plan/layout/gates.h)?
 [[nodiscard]] bool counts(const std::vector<const region::Provider*>& providers);
 
 /// The nodes that put something behind the elements that count, for readers of all of them, where a heavy operator in front of them computes fewer if they are regions
@@ -23,5 +24,9 @@ namespace octavo::plan {
 /// (region::Region::count). `graph`: the plan's. Regions are left as they are where
 /// more is read, where the elements do not lie in front of all others, or where the count is known only later.
 void mark_counted(region::Plan& plan, const ir::Graph& graph);
+
+/// Kernels of other devices that read a count (mark_counted) are made anew, with the constants that were packed for them, and counts stay in memory as long as they are
+/// read. Regions whose kernels compute everything in any case are marked no more. Nothing changes where there is none. Errors: the provider's.
+[[nodiscard]] Status count_on_devices(region::Plan& plan, const std::vector<const region::Provider*>& providers);
 
 }  // namespace octavo::plan

@@ -29,9 +29,10 @@ void plan_memory(region::Plan& plan) {
         const auto to = static_cast<std::size_t>(store.buffer);
         const auto ends_here = [&](const region::Operand& o) {
           const auto from = static_cast<std::size_t>(o.ref.buffer);
-          return is_arena(o.ref.buffer) && own[from].last == static_cast<int>(i) && own[from].first < own[to].first &&
-                 plan.buffers[from].bytes == plan.buffers[to].bytes && plan.buffers[from].space == plan.buffers[to].space &&
-                 plan.buffers[from].alignment == plan.buffers[to].alignment && region::in_place(r, o.ref.buffer, store.buffer);
+          return is_arena(o.ref.buffer) && o.ref.buffer != r.count && own[from].last == static_cast<int>(i) &&
+                 own[from].first < own[to].first && plan.buffers[from].bytes == plan.buffers[to].bytes &&
+                 plan.buffers[from].space == plan.buffers[to].space && plan.buffers[from].alignment == plan.buffers[to].alignment &&
+                 region::in_place(r, o.ref.buffer, store.buffer);
         };
         if (!is_arena(store.buffer) || own[to].first != static_cast<int>(i)) continue;
         const auto o = std::find_if(s.operands.begin(), s.operands.end(), ends_here);

@@ -71,6 +71,12 @@ class EmulatedExecutor final : public region::Executor {
     return {};
   }
   Status wait() override { return {}; }
+  void compute_all() override {
+    constexpr std::int64_t kBeyond = std::int64_t{1} << 40;
+    all_ = true;
+    beyond_ = device_.memory().allocate("a count beyond all", sizeof kBeyond, true);
+    std::memcpy(beyond_, &kBeyond, sizeof kBeyond);
+  }
 
  private:
   Status run(const cuda::GpuKernel& k, const cuda::RegionKernels::Start& s, const region::Memory& memory, std::size_t region) {
@@ -85,6 +91,10 @@ class EmulatedExecutor final : public region::Executor {
     for (const cuda::Argument& p : s.launch.arguments) {
       if (p.kind == cuda::Argument::Kind::number) {
         parameters.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
+        continue;
+      }
+      if (p.kind == cuda::Argument::Kind::count && all_) {
+        parameters.push_back(beyond_);
         continue;
       }
       std::byte* base =
@@ -106,6 +116,8 @@ class EmulatedExecutor final : public region::Executor {
   const region::Plan& plan_;
   std::vector<const region::Kernel*> kernels_;
   std::vector<std::byte*> workspaces_;
+  bool all_ = false;
+  std::byte* beyond_ = nullptr;  ///< a count beyond all, for compute_all
   std::map<const std::byte*, std::shared_ptr<const EmulatedLibrary>> libraries_;
 };
 

@@ -144,6 +144,7 @@ Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kern
   replace_mark(kernel.text, "@POINTERS@", e.pointers);
   out.text = kernel.numbers + e.text + kernel.text;
   Launch launch = launch_of(std::string(kernel.function), kernel.grid, kernel.threads, kernel.shared);
+  launch.counted = kernel.counted;
   add_conv_arguments(launch, conv.input, 0, e);
   kernel.open.add_to(launch);
   if (kernel.image) {

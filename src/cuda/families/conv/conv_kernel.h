@@ -64,7 +64,8 @@ struct ConvKernel {
   std::int64_t padded_channels = 0;
   OpenNumbers open = {};              ///< of an open batch: what the text has of it
   bool ahead = false, pairs = false;  ///< as in EpilogueShape
-  std::optional<ImageMap> image;      ///< the parameter `image` describes the input
+  CountedItems counted = {};
+  std::optional<ImageMap> image;  ///< the parameter `image` describes the input
   /// Where several: the parameter `starts` holds what sums begin with for each, padded_channels each, 32 bits.
   std::vector<std::vector<std::int32_t>> starts;
 };

@@ -81,6 +81,7 @@ class Depthwise final : public FamilyOf<ConvSetting, DepthwiseTile> {
                  parts(items_of(s, t), t.threads), t.threads};
     k.numbers += declare({{"kOutRows", t.rows}, {"kOutColumns", t.columns}, {"kThreads", t.threads}});
     if (s.open) k.open.name("kItems", items_of(s, t), "long long");
+    k.counted = {s.batch, 1, items_of(s, t) / s.batch, "(long long)octavo_block() * kThreads"};
     k.rows = t.rows * t.columns, k.run = 4, k.padded_channels = s.out_channels;
     return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape&) {
       return pack_depthwise(s, weights, t.columns);

@@ -148,6 +148,7 @@ class DepthwiseFloat final : public FamilyOf<GroupedFloats, VectorTile> {
     const std::int64_t vector = std::gcd(std::gcd(s.aligned, read * size), g.own() ? s.out_channels * size : std::int64_t{16});
     ConvKernel k{"octavo_depthwise", conv_parameters(s), {}, parts(items_of(s, t), t.threads), t.threads};
     if (s.open) k.open.name("kItems", items_of(s, t), "long long");
+    k.counted = {s.batch, 1, items_of(s, t) / s.batch, "(long long)octavo_block() * kThreads"};
     k.numbers += declare({{"kOutRows", t.rows},
                           {"kOutColumns", t.columns},
                           {"kThreads", t.threads},

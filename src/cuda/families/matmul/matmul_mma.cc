@@ -181,6 +181,12 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
 
     KernelText out;
     Launch launch = launch_of("octavo_matmul", tiles, threads_of(tile), shared_bytes(tile));
+    if (s.batch() > 1)
+      launch.counted = {s.batch(), 1, tiles / s.batch()};
+    else if (s.swapped)
+      launch.counted = {s.n(), tile.n, 1, "octavo_block() % kTilesN"};
+    else
+      launch.counted = {s.m(), tile.m, parts(s.n(), tile.n)};
     for (const ProductSide* side : {&s.a, &s.b})
       launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
     launch.arguments.push_back({Argument::Kind::constant, 0, 0});

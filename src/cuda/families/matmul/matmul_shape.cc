@@ -203,6 +203,7 @@ Result<ProductShape> read_product(const region::Stage& s, const region::Plan& pl
   if (columns.extent == 1 || (store_column != 1 && store_row == 1)) {
     std::swap(shape.a, shape.b);
     std::swap(rows, columns);
+    shape.swapped = true;
   }
   for (const std::int64_t v : {shape.m(), shape.n(), shape.batch() * shape.m(), shape.depth_bytes()}) {
     if (v > INT32_MAX / 4) return refuse("rows, columns or bytes of depth", v, "less than 2^29");

@@ -40,6 +40,7 @@ struct ProductShape {
   ProductType type = ProductType::u8;
   std::int64_t outer = 1, inner = 1, k = 1;  ///< two dimensions of the batch; k: elements
   ProductSide a, b;
+  bool swapped = false;  ///< a is the right side
   /// What follows the sums as an epilogue of convolutions sees it, over [outer, rows of b, inner, rows of a].
   Tail tail;
   [[nodiscard]] std::int64_t m() const { return a.rows; }

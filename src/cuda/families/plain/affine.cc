@@ -24,6 +24,7 @@ class AffineFamily final : public PlainFamily {
                               "octavo_x1(t, channel), octavo_x2(t, channel)));\n",
                               line.inner, line.extent),
                   ir::count(x)}};
+    t.passes.front().in_order = true;
     t.work = static_cast<double>(ir::count(x));
     return t;
   }

@@ -19,6 +19,7 @@ class BitCastFamily final : public PlainFamily {
     t.passes = {PlainPass{
         raw ? "  octavo_put_bits0(t, i, octavo_bits0(t, i));\n" : "  octavo_put0(t, i, __int_as_float((int)octavo_bits0(t, i)));\n",
         ir::count(x.dims)}};
+    t.passes.front().in_order = true;
     t.work = static_cast<double>(ir::count(x.dims));
     return t;
   }

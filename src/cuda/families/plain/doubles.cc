@@ -87,6 +87,7 @@ class DoublesFamily final : public PlainFamily {
     const auto read = [](int k) { return fmt::format("((const double*)t.x{0})[octavo_at_x{0}(i)]", k); };
     const auto pass = [&](std::string body) {
       t.passes = {PlainPass{std::move(body), ir::count(s.space)}};
+      t.passes.front().in_order = true;
       return t;
     };
     const std::string give = to == DType::f64 ? "  ((double*)t.y0)[octavo_at_y0(i)] = " : "  octavo_put0(t, i, (float)";

@@ -253,6 +253,13 @@ Result<KernelText> PlainFamily::emit(const PlainKernel& k, const NoTile&, const 
     for (int turn = 0; turn < pass.turns; ++turn) {
       launches.push_back(launch_of(name, parts(pass.threads, pass.block), pass.block));
       launches.back().arguments = arguments;
+      if (pass.in_order) {
+        launches.back().counted = {pass.threads};
+        if (!pass.whole_blocks)
+          launches.back().counted.item = fmt::format("(long long)octavo_block() * {} + octavo_thread()", pass.block);
+        else
+          launches.back().counted.unit = pass.block;
+      }
       if (pass.turns > 1) launches.back().arguments.push_back({Argument::Kind::number, 0, turn});
     }
   }

@@ -26,6 +26,8 @@ struct PlainPass {
   int block = 256;
   bool whole_blocks = false;
   int turns = 1;
+  bool in_order =
+      false;  ///< `i` numbers the elements of the results in their order, or equally many parts of each element of the outermost dimension
 };
 
 /// What an operator adds.

@@ -64,6 +64,7 @@ class QuantizeRtFamily final : public RunTimeFamily {
 )",
                               rounded(s.anchor.inputs[1].dtype, "__fdiv_rn(octavo_x0(t, i), octavo_x1(t, channel))"), lo, hi),
         ir::count(s.anchor.inputs[0].dims)}};
+    t.passes.front().in_order = true;
     t.work = static_cast<double>(ir::count(s.anchor.inputs[0].dims));
     return t;
   }
@@ -82,6 +83,7 @@ class DequantizeRtFamily final : public RunTimeFamily {
                                                                     "__fmul_rn((float)(octavo_x0(t, i) - octavo_x2(t, channel)), "
                                                                     "octavo_x1(t, channel))")),
         ir::count(s.anchor.inputs[0].dims)}};
+    t.passes.front().in_order = true;
     t.work = static_cast<double>(ir::count(s.anchor.inputs[0].dims));
     return t;
   }

@@ -63,6 +63,7 @@ class ReduceWholeFamily final : public PlainFamily {
         "OCTAVO_DEVICE long long octavo_folded(long long a, long long b) {{ return {}; }}\n",
         block, count, start, kept, along, folded);
     t.passes = {PlainPass{kReduceWholeBody, results * block, block, true}};
+    t.passes.front().in_order = true;
     t.work = static_cast<double>(ir::count(x.dims));
     t.chain = static_cast<double>(count) / block;
     return t;

@@ -71,6 +71,7 @@ class RoiAlignFamily final : public PlainFamily {
         facts.half_pixel, facts.mode == ir::RoiPooling::max, facts.sampling_ratio, x[0], x[1], x[2], x[3], facts.output_height,
         facts.output_width, float_text(static_cast<float>(facts.spatial_scale)));
     t.passes = {PlainPass{kRoiAlignBody, ir::count(y[0])}};
+    t.passes.front().in_order = true;
     const auto ratio = static_cast<double>(facts.sampling_ratio > 0 ? facts.sampling_ratio : 2);
     t.work = static_cast<double>(ir::count(y[0])) * 4 * ratio * ratio;
     return t;

@@ -100,6 +100,7 @@ class SmallFloatsFamily final : public PlainFamily {
     PlainText t;
     t.functions = kSmallFloatFunctions;
     t.passes = {PlainPass{std::move(body), ir::count(s.space)}};
+    t.passes.front().in_order = true;
     t.work = static_cast<double>(ir::count(s.space));
     return t;
   }

@@ -46,6 +46,7 @@ Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t las
   // Of equal strides the open one is the greater one of other shapes.
   const auto far = [&](std::size_t k) { return std::pair(x.strides[k], x.open.strides >> k & 1); };
   std::stable_sort(outer.begin(), outer.end(), [&](std::size_t a, std::size_t b) { return far(a) > far(b); });
+  r.in_order_ = std::is_sorted(outer.begin(), outer.end());
   for (const std::size_t k : outer) {
     r.dims_.push_back(s.space[k]);
     r.open_dims_.push_back((s.open >> k & 1) != 0 ? 1 : 0);
@@ -192,6 +193,7 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   const program::Program p = shortened(program_, static_cast<std::size_t>(program_.operand_count));
   KernelText out;
   Launch launch = launch_of("octavo_rows", (count_ + tile.rows - 1) / tile.rows, 32 * tile.warps, shared_bytes(tile, anchor.chain));
+  if (in_order_) launch.counted = {count_, tile.rows};
   std::string parameters, each = anchor.each, call = program::uses(p, Op::acc_f) || program::uses(p, Op::acc_i) ? "acc[v]" : "0";
   std::string parameter_loads, operand_loads, results, called, stores, kept_arrays, kept_loads;
   // Parameters of all rows are read beside the rows: behind the sums everything else would wait for them.

@@ -77,6 +77,7 @@ class Rows {
   std::vector<std::int64_t> dims_;  ///< of the rows, outermost first
   std::vector<char> open_dims_;     ///< of them
   std::int64_t count_ = 1, extent_ = 1;
+  bool in_order_ = true;      ///< rows are numbered as the dimensions of the space follow each other
   bool open_extent_ = false;  ///< extent_ is open
   int run_ = 1;
   std::vector<Array> arrays_;  ///< x, parameters, operands that the program reads, stores
