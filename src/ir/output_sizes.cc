@@ -21,15 +21,6 @@ std::vector<NodeId> count_nodes(const Graph& g) {
   return out;
 }
 
-void drop_counters(Graph& g) {
-  std::size_t keep = shown_outputs(g.outputs.size(), g.sizes);
-  std::erase_if(g.sizes, is_counter);
-  for (const OutputSize& s : g.sizes)
-    keep = std::max(keep, static_cast<std::size_t>(s.count) + 1);  // those that only counters need come last
-  g.outputs.resize(keep);
-  g.output_names.resize(keep);
-}
-
 void drop_conditions(Graph& g) {
   const std::size_t shown = shown_outputs(g.outputs.size(), g.sizes);
   const auto is_condition = [&](const OutputSize& s) {

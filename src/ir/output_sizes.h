@@ -36,9 +36,7 @@ inline constexpr const char* kCounted = "counted";
 }
 /// The nodes that compute the counts of the list, in its order.
 [[nodiscard]] std::vector<NodeId> count_nodes(const Graph& g);
-/// Without the outputs that only counters need.
-void drop_counters(Graph& g);
-/// The same for the counters that say whether a step or a branch happens (1 or 0): for devices that compute all of these.
+/// Without the counters that say whether a step or a branch happens (1 or 0), and the outputs that only these need: for devices that compute all steps and branches.
 void drop_conditions(Graph& g);
 
 /// How many of so many outputs are results of the model: the first ones.

@@ -544,6 +544,9 @@ TEST_F(CountedOnGpu, KernelsReadTheCountAndWriteNothingBehindIt) {
     if (r.count >= 0) ops.insert(ir::name_of(r.stages[0].anchor.op).data());
   }
   for (const char* op : {"gather", "conv", "softmax", "avg_pool"}) EXPECT_TRUE(ops.contains(op)) << op;
+  const auto read = region::from_json(region::to_json(plan));
+  ASSERT_TRUE(read) << read.error().message;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) EXPECT_EQ(read->regions[i].count, plan.regions[i].count);
   const auto engine = engine::Engine::create(plan, {provider_.get()}, "", {device_.get()});
   ASSERT_TRUE(engine) << engine.error().message;
   auto context = engine::Context::create(*engine, 1);
@@ -611,6 +614,26 @@ TEST_F(CountedOnGpu, RegionsAreCheckedWhole) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_TRUE(report->ok()) << report->first_divergence();
   EXPECT_TRUE(report->complete());
+}
+
+/// A count is what an earlier region of the same device stores; anything else is refused.
+TEST_F(CountedOnGpu, DamagedCountsAreRefused) {
+  const ir::Graph g = head();
+  const auto made_plan = planned(g);
+  ASSERT_TRUE(made_plan) << made_plan.error().message;
+  int tried = 0;
+  for (std::size_t i = 0; i < made_plan->plan.regions.size(); ++i) {
+    if (made_plan->plan.regions[i].count < 0) continue;
+    for (std::size_t b = 0; b < made_plan->plan.buffers.size(); ++b) {
+      region::Plan damaged = made_plan->plan;
+      damaged.regions[i].count = static_cast<region::BufferId>(b);
+      const region::Buffer& buffer = damaged.buffers[b];
+      if (buffer.kind == region::BufferKind::arena && buffer.space == damaged.regions[i].device && buffer.bytes == 8) continue;
+      EXPECT_FALSE(region::verify(damaged)) << damaged.regions[i].name << ", " << buffer.name;
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 0);
 }
 
 /// Steps and branches are all computed on a GPU, so their conditions are not counts there; other counts keep their places.

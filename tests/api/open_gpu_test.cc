@@ -16,6 +16,7 @@
 #include "cuda/device/compile_plan.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
+#include "ir/output_sizes.h"
 #include "support/fuzz_setting.h"
 #include "tune/measure.h"
 
@@ -512,6 +513,55 @@ TEST_F(OpenGpu, WaitChecksBoundsOfARunInACallersStream) {
     EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
     EXPECT_NE(done.error().message.find(fmt::format("\"n\" {}, the engine was built for at most 5", count)), std::string::npos)
         << done.error().message;
+  }
+}
+
+/// Kernels behind a count serve all shapes of the range: what the count is of, and its bound, are parameters like other extents.
+TEST_F(OpenGpu, KernelsBehindACountServeEveryShape) {
+  onnx::testing::ModelBuilder m;
+  m.input("x", {-1, 24}).input("keep", {-1}).output("y");
+  m.ints("flat", {-1}).ramp("w", {24, 40}).ramp("u", {40, 8});
+  m.node("NonZero", {"keep"}, {"where"});
+  m.node("Reshape", {"where", "flat"}, {"at"});
+  m.node("Gather", {"x", "at"}, {"rows"}).i("axis", 0);
+  m.node("MatMul", {"rows", "w"}, {"h"});
+  m.node("Relu", {"h"}, {"a"});
+  m.node("MatMul", {"a", "u"}, {"b"});
+  m.node("Softmax", {"b"}, {"y"}).i("axis", -1);
+  const std::string bytes = m.bytes();
+  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "counted");
+  ASSERT_TRUE(session) << session.error().message;
+  const auto inputs = (*session)->inputs();
+  ASSERT_TRUE(inputs);
+  const auto rows = [](std::int64_t n) { return Shapes{{"x", {n, 24}}, {"keep", {n}}}; };
+  EmulatedGpu gpu;
+  const auto base = gpu.build(**session, options(), rows(150));
+  ASSERT_TRUE(base) << base.error().message;
+  api::ShapeRanges range;
+  for (const char* name : {"x", "keep"}) range[name] = {rows(2).at(name), rows(150).at(name), rows(400).at(name)};
+  const auto resizer =
+      Resizer::create(**session, options(), *inputs, range, rows(150), base->engine, base->decided, {gpu.provider.get()});
+  ASSERT_TRUE(resizer) << resizer.error().message;
+  for (const std::int64_t n : {400, 150, 2, 129}) {
+    const auto resized = (*resizer)->at(rows(n));
+    ASSERT_TRUE(resized) << resized.error().message;
+    const auto& regions = (*resized)->plan().regions;
+    EXPECT_GE(std::count_if(regions.begin(), regions.end(), [](const region::Region& r) { return r.count >= 0; }), 3);
+    const auto exact = gpu.build(**session, options(), rows(n));
+    ASSERT_TRUE(exact) << exact.error().message;
+    const auto one = engine::Context::create(*resized, 1), other = engine::Context::create(exact->engine, 1);
+    ASSERT_TRUE(one && other);
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, n / 2, n}) {
+      auto given = api::random_inputs((*resized)->plan(), 5);
+      auto keep = given[1].mutable_data<float>();
+      for (std::int64_t i = 0; i < n; ++i) keep[static_cast<std::size_t>(i)] = (i + 1) * count / n > i * count / n ? 1.0F : 0.0F;
+      auto got = api::run(**one, given), want = api::run(**other, given);
+      ASSERT_TRUE(got && want) << (got ? want.error().message : got.error().message);
+      ir::cut_results(*got, (*resized)->plan().sizes);
+      ir::cut_results(*want, exact->engine->plan().sizes);
+      EXPECT_EQ((*got)[0].shape(), (ir::Shape{count, 8})) << n;
+      EXPECT_TRUE(ir::same_bytes((*got)[0], (*want)[0])) << count << " of " << n;
+    }
   }
 }
 
