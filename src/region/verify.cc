@@ -7,6 +7,7 @@
 
 #include "ir/canonical.h"
 #include "ir/infer.h"
+#include "region/check_shape.h"
 #include "region/in_place.h"
 #include "region/region.h"
 #include "region/sizes.h"
@@ -17,41 +18,15 @@ namespace octavo::region {
 namespace {
 
 using Wide = __int128;  // strides and extents come from files: products of two of them stay exact
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
 constexpr std::size_t kMostDevices = 16;
 constexpr std::int64_t kMostAlignment = 1 << 20;
 
-tl::unexpected<Error> bad(std::string what) {
-  return fail(ErrorKind::internal, std::move(what));
-}
-
-/// "store 2"; spelled where something is wrong with it.
-struct What {
-  What(const char* one) : kind(one) {}  // NOLINT
-  What(const char* one, std::size_t number) : kind(one), index(static_cast<int>(number)) {}
-  const char* kind;
-  int index = -1;
-};
-std::string what_text(const What& w) {
-  return w.index < 0 ? std::string(w.kind) : fmt::format("{} {}", w.kind, w.index);
-}
-std::string_view what_text(std::string_view what) {
-  return what;
-}
-
-/// Element counts of a shape from a file: dimensions >= 0, and the product of those that are not 0 within 2^48. `what`: a name, or What.
-template <class Name>
-Status check_shape(const ir::Shape& shape, const Name& what) {
-  std::int64_t n = 1;
-  if (shape.size() > 32) return bad(fmt::format("{} has rank {}, at most 32", what_text(what), shape.size()));
-  for (const std::int64_t d : shape) {
-    if (d < 0 || (d > 0 && n > kMaxBytes / d))
-      return bad(fmt::format("{} is {}: negative or too large", what_text(what), ir::to_string(shape)));
-    n *= std::max<std::int64_t>(d, 1);
-  }
-  return {};
-}
+using detail::bad;
+using detail::check_shape;
+using detail::kMaxBytes;
+using detail::What;
+using detail::what_text;
 
 class Verifier {
  public:

@@ -1,10 +1,11 @@
 // Each thing a kernel relies on, broken once.
+#include "region/verify.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "region/toy_plan.h"
-#include "region/verify.h"
 
 namespace octavo::region {
 namespace {

@@ -1,9 +1,9 @@
 // What an engine for a shape that was not there costs the processor, without running anything: plan for the extents, launches, kernels. Of a GPU that need not
 // be here, too.
 //
-//   octavo_new_shapes MODEL|ENGINE INPUT LEAST OPT MOST [--device cuda:sm_90] [--rounds 3] [--effort 0] [--threads 2]
+//   octavo_new_shapes MODEL|ENGINE INPUT[,INPUT...] LEAST OPT MOST [--device cuda:sm_90] [--rounds 3] [--effort 0] [--threads 2]
 //
-// LEAST, OPT, MOST: shapes as 1x3x224x224, of the one open input; of an engine file its range is taken, and they say which shapes are asked for.
+// LEAST, OPT, MOST: shapes as 1x3x224x224, of the open inputs, which have the same; of an engine file its range is taken, and they say which shapes are asked for.
 // Prints medians over the shapes in ms: processor time of all threads, and the parts of base/first_run.h.
 #include <fmt/format.h>
 
@@ -64,10 +64,21 @@ int main(int argc, char** argv) {
     }
   }
   if (words.size() != 5) {
-    std::fprintf(stderr, "octavo_new_shapes MODEL|ENGINE INPUT LEAST OPT MOST\n");
+    std::fprintf(stderr, "octavo_new_shapes MODEL|ENGINE INPUT[,INPUT...] LEAST OPT MOST\n");
     return 2;
   }
   const ir::Shape least = shape_of(words[2]), opt = shape_of(words[3]), most = shape_of(words[4]);
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= words[1].size();) {
+    const std::size_t end = std::min(words[1].find(',', at), words[1].size());
+    names.push_back(words[1].substr(at, end - at));
+    at = end + 1;
+  }
+  const auto shapes_of = [&](const ir::Shape& shape) {
+    api::Shapes out;
+    for (const std::string& name : names) out[name] = shape;
+    return out;
+  };
   using Made = Result<std::shared_ptr<const engine::Engine>>;
   std::shared_ptr<const api::OpenModel> of_file;
   std::shared_ptr<const api::Resizer> resizer;
@@ -86,17 +97,18 @@ int main(int argc, char** argv) {
     if (!inputs) return fails(inputs.error());
     api::PipelineOptions o;
     o.device = given["--device"], o.plan.effort = std::stoi(given["--effort"]), o.plan.threads = std::stoi(given["--threads"]);
-    o.import.default_batch = 0, o.import.shapes = {{words[1], opt}};
+    o.import.default_batch = 0, o.import.shapes = shapes_of(opt);
     onnx::LateValues none;
     const auto base = (*session)->build(o, none);
     if (!base) return fails(base.error());
-    auto made = api::Resizer::create(**session, o, *inputs, {{words[1], {least, opt, most}}}, o.import.shapes, base->engine,
-                                     base->decided.front());
+    api::ShapeRanges ranges;
+    for (const std::string& name : names) ranges[name] = {least, opt, most};
+    auto made = api::Resizer::create(**session, o, *inputs, ranges, o.import.shapes, base->engine, base->decided.front());
     if (!made) return fails(made.error());
     resizer = std::move(*made);
   }
   const auto engine_for = [&](const ir::Shape& shape) -> Made {
-    const api::Shapes shapes{{words[1], shape}};
+    const api::Shapes shapes = shapes_of(shape);
     return is_file ? of_file->at(shapes) : resizer->at(shapes);
   };
   std::vector<ir::Shape> shapes;
