@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -40,15 +41,38 @@ std::string without_numbers(std::string_view text, std::vector<std::int64_t>& nu
 template <class F>
 std::string with_numbers(std::string_view text, const F& number) {
   std::string out;
-  out.reserve(text.size() + 32);
+  out.reserve(2 * text.size());
   std::size_t k = 0;
   for (;;) {
     const std::size_t at = text.find(kMark);
     out += text.substr(0, at);
     if (at == std::string_view::npos) return out;
-    fmt::format_to(std::back_inserter(out), "{}", number(k++));
+    std::array<char, 24> digits{};
+    const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), number(k++));
+    out.append(digits.data(), end);
     text.remove_prefix(at + 1);
   }
+}
+
+/// Every number of the text is a mark, and each mark a whole one: not part of another word or of a string.
+bool marks_are_numbers(std::string_view text) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      ++i;
+      continue;
+    }
+    if (c == '"') quoted = !quoted;
+    if (c == kMark) {
+      const bool begins = i > 0 && std::string_view(":[,").find(text[i - 1]) != std::string_view::npos;
+      const bool ends = i + 1 < text.size() && std::string_view(",]}").find(text[i + 1]) != std::string_view::npos;
+      if (quoted || !begins || !ends) return false;
+    } else if (!quoted && (c == '-' || (c >= '0' && c <= '9'))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -136,6 +160,27 @@ std::optional<LaunchTable::Start> LaunchTable::find(std::size_t region, std::siz
   if (which < 0) return std::nullopt;
   const Form& form = row->second.forms[static_cast<std::size_t>(which)];
   return Start{with_numbers(form.text, [&](std::size_t k) { return value(form.numbers[k], point); }), form.code};
+}
+
+std::vector<LaunchTable::Indexed> LaunchTable::forms(std::size_t region) const {
+  std::vector<Indexed> out;
+  const auto row = rows_.find(region);
+  if (row == rows_.end()) return out;
+  for (const Form& f : row->second.forms) {
+    Indexed& to = out.emplace_back();
+    to.code = f.code;
+    if (marks_are_numbers(f.text)) to.text = with_numbers(f.text, [](std::size_t k) { return k; });
+  }
+  return out;
+}
+
+std::optional<std::size_t> LaunchTable::numbers(std::size_t region, std::size_t point, std::vector<std::int64_t>& out) const {
+  const auto row = rows_.find(region);
+  const std::int64_t which = row == rows_.end() ? -1 : value(row->second.which, point);
+  if (which < 0) return std::nullopt;
+  out.clear();
+  for (const std::uint32_t c : row->second.forms[static_cast<std::size_t>(which)].numbers) out.push_back(value(c, point));
+  return static_cast<std::size_t>(which);
 }
 
 std::int32_t LaunchTable::code(std::size_t region, std::size_t point) const {

@@ -44,6 +44,15 @@ class LaunchTable {
   /// Codes get other numbers; `place`: of all that there are.
   void number_codes(const std::map<std::int32_t, std::int32_t>& place);
   [[nodiscard]] std::optional<Start> find(std::size_t region, std::size_t point) const;
+  /// A text of `find` with an index into `numbers` in the place of each number that is not quoted; empty: it has others.
+  struct Indexed {
+    std::string text;
+    std::int32_t code = -1;
+  };
+  /// Of a region; empty: none of its launches are here.
+  [[nodiscard]] std::vector<Indexed> forms(std::size_t region) const;
+  /// Of which of `forms` the text of `find` is, and its numbers. Nothing: `find` finds nothing.
+  [[nodiscard]] std::optional<std::size_t> numbers(std::size_t region, std::size_t point, std::vector<std::int64_t>& out) const;
   /// Start::code of what `find` gives; -1: none.
   [[nodiscard]] std::int32_t code(std::size_t region, std::size_t point) const;
 

@@ -24,12 +24,11 @@
 #include "onnx/model/graph_nodes.h"
 #include "plan/layout/memory.h"
 #include "plan/search/by_image.h"
-#include "region/key.h"
+#include "region/verify.h"
 
 namespace octavo::api {
 namespace {
 
-constexpr int kRegionsOfThread = 8, kMostThreads = 16;
 constexpr std::int64_t kFarthest = 2048;  // of a dimension without a range
 constexpr std::size_t kMostDimensions = 3;
 
@@ -267,6 +266,7 @@ Status Resizer::prepare() {
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& region = plan.regions[i];
     region.seconds = -1;
+    if (extents_.varies(i)) region.key.clear();  // region::key_of spells it when it is asked for
     region.alternatives = {{region.tactic.name(), {because<cause::tactic_of_other_shapes>(decided_->from)}}};
     if (packs_growing(region, extents_.growing()))
       return no(fmt::format("region \"{}\" packs constants that depend on shapes", region.name));
@@ -286,8 +286,12 @@ Result<region::Plan> Resizer::plan_at(const plan::Point& point, const Shapes& sh
   if (!extents_.set(plan, point)) return no("an extent is too large");
   if (of_file_ && !sound(plan)) return fail(ErrorKind::bad_engine, fmt::format("an extent for {} is negative", text_of(shapes)));
   plan::plan_memory(plan);
-  if (of_file_) OCTAVO_CHECK(region::verify(plan));
   return plan;
+}
+
+/// Before kernels are emitted for extents that a file gave; an engine verifies what it gets in any case.
+Status Resizer::verify(const region::Plan& plan) const {
+  return of_file_ ? region::verify_resized(plan, base_->plan()) : Status();
 }
 
 std::size_t Resizer::most_arena_bytes() const {
@@ -390,6 +394,16 @@ const region::Provider& Resizer::provider_of(const region::Region& region) const
   return found == providers_.end() ? *providers_.front() : **found;  // which refuses it
 }
 
+/// By region: how constants of the host are packed, where the extents might ask for another way.
+std::vector<const std::string*> Resizer::wanted_layouts() const {
+  std::vector<const std::string*> out(plan_.regions.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const region::Region& r = plan_.regions[i];
+    if (r.device == region::kHost && !r.packed.empty() && extents_.varies(i)) out[i] = &layouts_[i];
+  }
+  return out;
+}
+
 Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) const {
   const auto point = point_of(shapes);
   if (!point) return no("the shapes are outside of what was found to be alike");
@@ -397,25 +411,6 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   const cpu::CapScope cap(most);
   const RunPartTimer timer(RunPart::extents);
   OCTAVO_TRY(region::Plan plan, plan_at(*point, shapes));
-  // Reading regions of the host again is most of the work beside making kernels, which is shared among cores too.
-  const int regions = static_cast<int>(plan.regions.size());
-  const auto of_host =
-      std::count_if(plan.regions.begin(), plan.regions.end(), [](const auto& r) { return r.device == region::kHost; });
-  std::vector<char> packed_otherwise(plan.regions.size(), 0);
-  OCTAVO_TRY(const auto pool, engine::ThreadPool::create(
-                                  std::clamp(static_cast<int>(of_host) / kRegionsOfThread, 1, std::min(cores_, kMostThreads))));
-  pool->run(regions, [&](int begin, int end, int) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      region::Region& r = plan.regions[i];
-      if (!extents_.varies(i)) continue;
-      r.key = region::key(r, plan);
-      packed_otherwise[i] = r.device == region::kHost && !r.packed.empty() && cpu::packed_layout(r, plan) != layouts_[i] ? 1 : 0;
-    }
-  });
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    if (packed_otherwise[i] != 0)
-      return no(fmt::format("region \"{}\": its constants are packed in another way for these extents", plan.regions[i].name));
-  }
   std::map<region::BufferId, std::span<const std::byte>> others;
   for (const auto& [id, begin] : growing_at_) {
     const auto bytes = static_cast<std::size_t>(plan.buffers[static_cast<std::size_t>(id)].bytes);
@@ -435,7 +430,11 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   if (origin.model != nullptr) origin.build = build_text(said, {});
   OCTAVO_CHECK(restart(plan, *point, others));
   const RunPartTimer load(RunPart::load);
-  auto made = engine::Engine::resized(base_, std::move(plan), providers_, others, keeps_, std::move(origin), placed_);
+  const ReadLaunches::Shape shape{&launches_, launches_.index_of(*point), wanted_layouts()};
+  const auto reading = read_.at(shape, providers_);
+  engine::Providers loading;
+  for (const auto& p : reading) loading.push_back(p.get());
+  auto made = engine::Engine::resized(base_, std::move(plan), loading, others, keeps_, std::move(origin), placed_);
   if (made) return made;
   return no(made.error().message);  // a tactic that refuses these extents: they are planned
 }

@@ -11,6 +11,7 @@
 
 #include "api/launch_table.h"
 #include "api/pipeline.h"
+#include "api/read_launches.h"
 #include "api/session.h"
 #include "api/shapes.h"
 #include "base/result.h"
@@ -85,12 +86,15 @@ class Resizer {
   [[nodiscard]] Status open_regions();
   [[nodiscard]] Status make_kernels();
   [[nodiscard]] Status read_kernels(const nlohmann::json& j, std::span<const std::byte> data, const KeptCodes& codes);
+  void read_forms();
   void hold_kernels();
   void expect_largest() const;
   void place_growing();
   [[nodiscard]] LaunchTable box() const;
   [[nodiscard]] Status restart(region::Plan& plan, const plan::Point& point,
                                std::map<region::BufferId, std::span<const std::byte>>& others) const;
+  [[nodiscard]] Status verify(const region::Plan& plan) const;
+  [[nodiscard]] std::vector<const std::string*> wanted_layouts() const;
   [[nodiscard]] Status emit_again(region::Plan& plan, const std::vector<std::size_t>& regions, std::vector<Code>& codes) const;
   [[nodiscard]] const region::Provider& provider_of(const region::Region& region) const;
 
@@ -113,6 +117,7 @@ class Resizer {
   engine::Providers providers_;
   std::shared_ptr<Codes> codes_ = std::make_shared<Codes>();  ///< `by_source` under fork_safe_mutex()
   LaunchTable launches_;
+  ReadLaunches read_;  ///< of launches_ and codes_
   std::shared_ptr<const engine::AlignedBytes> growing_;
   /// What engines for other shapes keep alive.
   struct Keeps {
@@ -126,7 +131,7 @@ class Resizer {
   std::map<region::BufferId, std::size_t> growing_at_;
   bool declared_ = false;  ///< the dimensions' ranges were given
   int cores_ = 1;          ///< of this machine
-  bool of_file_ = false;   ///< extents are verified before they are used
+  bool of_file_ = false;   ///< extents are verified before anything follows them
 };
 
 }  // namespace octavo::api

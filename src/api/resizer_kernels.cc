@@ -198,6 +198,7 @@ Status Resizer::make_kernels() {
     codes_->of.push_back(kept(*compiled[k]));
     codes_->by_source.emplace(hash128_hex(list[k].first), codes_->of.back());
   }
+  read_forms();
   hold_kernels();
   return {};
 }
@@ -225,10 +226,17 @@ Status Resizer::read_kernels(const nlohmann::json& j, std::span<const std::byte>
   } catch (const nlohmann::json::exception& e) {
     return bad(e.what());
   }
+  read_forms();
   // The driver may see the code once it was held against launches of it, as that of every engine is.
   if (const auto checked = at(base_shapes_); !checked) return bad(checked.error().message);
   hold_kernels();
   return {};
+}
+
+void Resizer::read_forms() {
+  std::vector<std::span<const std::byte>> codes;
+  for (const Code& code : codes_->of) codes.emplace_back(code->data(), code->size());
+  read_.read(launches_, plan_, providers_, codes);
 }
 
 /// Constants whose length depends on shapes are in the memory of their device once: every shape reads a beginning of them. Where there is no memory, engines
@@ -292,6 +300,7 @@ void Resizer::expect_arenas(engine::DeviceArenas& arenas) const {
 
 /// Launches of regions that are not in the table for these extents, by emission; texts that are new are compiled. `codes`: by region.
 Status Resizer::emit_again(region::Plan& plan, const std::vector<std::size_t>& regions, std::vector<Code>& codes) const {
+  OCTAVO_CHECK(verify(plan));
   std::vector<Result<region::Artifact>> made(regions.size());
   const int count = static_cast<int>(regions.size());
   OCTAVO_TRY(const auto pool,

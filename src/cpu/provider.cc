@@ -8,6 +8,7 @@
 #include "cpu/stages/parts.h"
 #include "cpu/table.h"
 #include "region/kernel_version.h"
+#include "region/restarts.h"
 
 namespace octavo::cpu {
 namespace {
@@ -145,7 +146,7 @@ bool add_variants(const Family& f, const Region& r, const Plan& plan, std::vecto
   return true;
 }
 
-class CpuProvider final : public region::Provider {
+class CpuProvider final : public region::Provider, public region::LoadsAs {
  public:
   std::string_view name() const override { return "cpu"; }
 
@@ -194,6 +195,19 @@ class CpuProvider final : public region::Provider {
 
   Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
                                                const region::ArtifactView& artifact) const override {
+    OCTAVO_TRY(const auto packed, packed_of(region, plan, artifact));
+    return load_part(region, plan, region.tactic, packed);
+  }
+
+  Result<std::unique_ptr<region::Kernel>> load_as(const Region& region, const Plan& plan, const region::ArtifactView& artifact,
+                                                  std::string_view layout) const override {
+    OCTAVO_TRY(const auto packed, packed_of(region, plan, artifact));
+    return load_part(region, plan, region.tactic, packed, layout);
+  }
+
+ private:
+  static Result<std::vector<std::span<const std::byte>>> packed_of(const Region& region, const Plan& plan,
+                                                                   const region::ArtifactView& artifact) {
     if (region.packed.size() != artifact.constants.size())
       return fail(ErrorKind::bad_engine, fmt::format("region \"{}\": {} packed constants, {} are there", region.name,
                                                      region.packed.size(), artifact.constants.size()));
@@ -202,7 +216,7 @@ class CpuProvider final : public region::Provider {
       const std::int64_t bytes = plan.buffers[static_cast<std::size_t>(region.packed[i])].bytes;
       packed.emplace_back(artifact.constants[i], static_cast<std::size_t>(bytes));
     }
-    return load_part(region, plan, region.tactic, packed);
+    return packed;
   }
 };
 
@@ -238,7 +252,8 @@ std::optional<std::string> packed_layout(const Region& region, const Plan& plan)
   return layout_of_part(region, plan, region.tactic);
 }
 
-Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& tactic, Packed packed) {
+Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& tactic, Packed packed,
+                                          std::optional<std::string_view> layout) {
   OCTAVO_TRY(const Found found, find(region, tactic));
   if (const Reasons why = why_not_now(*found.family, found.isa, tactic); !why.empty()) {
     return fail(ErrorKind::unsupported,
@@ -246,6 +261,9 @@ Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan
                             tactic.name(), in_words(why)));
   }
   OCTAVO_TRY(const auto matched, match(found, region, plan, tactic, "loading"));
+  if (layout && matched->layout() != *layout)
+    return fail(ErrorKind::unsupported,
+                fmt::format("region \"{}\": its constants are packed in another way for these extents", region.name));
   OCTAVO_CHECK(check_packed(region, tactic, packed, matched->packed_bytes(), found.family->row().composed));
   return matched->load(packed);
 }

@@ -23,6 +23,7 @@
 #include "cuda/unknown_weights.h"
 #include "region/artifact.h"
 #include "region/kernel_version.h"
+#include "region/restarts.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -87,7 +88,17 @@ std::vector<const Family*> families_for(const region::Region& r) {
   return out;
 }
 
-class GpuProvider final : public region::Provider {
+/// Launches that only lack their numbers.
+struct ReadLaunches final : region::Read {
+  LaunchForm form;
+};
+/// Machine code of a region.
+struct ReadModules final : region::Read {
+  std::vector<std::span<const std::byte>> modules;
+  std::vector<Cubin> cubins;  ///< parallel to modules; empty: nobody checks them
+};
+
+class GpuProvider final : public region::Provider, public region::Restarts {
  public:
   GpuProvider(Target target, Compiler compiler, CodeCheck check)
       : target_(std::move(target)), compiler_(remembering(std::move(compiler))), check_(std::move(check)) {}
@@ -213,28 +224,41 @@ class GpuProvider final : public region::Provider {
                                                const region::ArtifactView& artifact) const override {
     OCTAVO_CHECK(check_version(r.tactic));
     OCTAVO_TRY(RegionKernels kernels, read_launches(artifact.launch, r));
-    OCTAVO_TRY(auto modules, split_modules(artifact.code));
-    for (const RegionKernels::Start& s : kernels.starts) {
-      if (static_cast<std::size_t>(s.module) >= modules.size())
-        return fail(ErrorKind::bad_engine, fmt::format("a launch of module {}, there are {}", s.module, modules.size()));
-      for (const Argument& p : s.launch.arguments) {
-        if (p.kind == Argument::Kind::number) continue;
-        const std::int64_t bytes =
-            p.kind == Argument::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
-        if (p.offset < 0 || p.offset > bytes)
-          return fail(ErrorKind::bad_engine, fmt::format("a kernel's parameter {} bytes into {}", p.offset, bytes));
-        if (p.image >= 0) OCTAVO_CHECK(check_image(s.launch.images[static_cast<std::size_t>(p.image)], bytes - p.offset));
-      }
+    OCTAVO_TRY(const auto modules, split_modules(artifact.code));
+    return kernel_of(std::move(kernels), modules, r, plan,
+                     [&](std::size_t m, std::string_view architecture, std::span<const Launch* const> launches) {
+                       return check_ ? check_(modules[m], architecture, launches) : Status();
+                     });
+  }
+
+  Result<std::shared_ptr<const region::Read>> read_launch(std::string_view form) const override {
+    auto out = std::make_shared<ReadLaunches>();
+    OCTAVO_TRY(out->form, read_form(form));
+    return out;
+  }
+
+  Result<std::shared_ptr<const region::Read>> read_code(std::span<const std::byte> code) const override {
+    auto out = std::make_shared<ReadModules>();
+    OCTAVO_TRY(out->modules, split_modules(code));
+    for (const auto module : out->modules) {
+      if (!check_) continue;
+      OCTAVO_TRY(out->cubins.emplace_back(), read_cubin(module));
     }
-    const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];
-    for (std::size_t m = 0; check_ && m < modules.size(); ++m) {
-      std::vector<const Launch*> launches;
-      for (const RegionKernels::Start& s : kernels.starts) {
-        if (static_cast<std::size_t>(s.module) == m) launches.push_back(&s.launch);
-      }
-      OCTAVO_CHECK(check_(modules[m], architecture, launches));
-    }
-    return std::make_unique<GpuKernel>(std::move(modules), std::move(kernels.starts), kernels.workspace_bytes, architecture);
+    return out;
+  }
+
+  Result<std::unique_ptr<region::Kernel>> load_read(const region::Region& r, const region::Plan& plan, const region::Read& launch,
+                                                    std::span<const std::int64_t> numbers,
+                                                    const region::Read* code) const override {
+    const auto* read = dynamic_cast<const ReadLaunches*>(&launch);
+    const auto* known = dynamic_cast<const ReadModules*>(code);
+    if (read == nullptr || (known == nullptr) != (code == nullptr))
+      return fail(ErrorKind::internal, "launches or code of another provider");
+    OCTAVO_TRY(RegionKernels kernels, launches_of(read->form, numbers, r));
+    return kernel_of(std::move(kernels), known != nullptr ? known->modules : std::vector<std::span<const std::byte>>(), r, plan,
+                     [&](std::size_t m, std::string_view architecture, std::span<const Launch* const> launches) {
+                       return check_ ? check_read_code(known->cubins[m], architecture, launches) : Status();
+                     });
   }
 
  private:
@@ -312,6 +336,32 @@ class GpuProvider final : public region::Provider {
     out.workspace_bytes = one.workspace_bytes;
     out.texts = {std::move(one.text)};
     return out;
+  }
+  /// `check`: of a module's number, the architecture and the launches of it.
+  template <class Check>
+  static Result<std::unique_ptr<region::Kernel>> kernel_of(RegionKernels kernels, std::vector<std::span<const std::byte>> modules,
+                                                           const region::Region& r, const region::Plan& plan, const Check& check) {
+    for (const RegionKernels::Start& s : kernels.starts) {
+      if (static_cast<std::size_t>(s.module) >= modules.size())
+        return fail(ErrorKind::bad_engine, fmt::format("a launch of module {}, there are {}", s.module, modules.size()));
+      for (const Argument& p : s.launch.arguments) {
+        if (p.kind == Argument::Kind::number) continue;
+        const std::int64_t bytes =
+            p.kind == Argument::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
+        if (p.offset < 0 || p.offset > bytes)
+          return fail(ErrorKind::bad_engine, fmt::format("a kernel's parameter {} bytes into {}", p.offset, bytes));
+        if (p.image >= 0) OCTAVO_CHECK(check_image(s.launch.images[static_cast<std::size_t>(p.image)], bytes - p.offset));
+      }
+    }
+    const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];
+    for (std::size_t m = 0; m < modules.size(); ++m) {
+      std::vector<const Launch*> launches;
+      for (const RegionKernels::Start& s : kernels.starts) {
+        if (static_cast<std::size_t>(s.module) == m) launches.push_back(&s.launch);
+      }
+      OCTAVO_CHECK(check(m, architecture, launches));
+    }
+    return std::make_unique<GpuKernel>(std::move(modules), std::move(kernels.starts), kernels.workspace_bytes, architecture);
   }
   static Result<region::Artifact> artifact_of(RegionKernels kernels, const region::Region& r, const region::Plan& plan) {
     region::Artifact made;

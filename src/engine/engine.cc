@@ -22,6 +22,7 @@
 #include "region/counted_tasks.h"
 #include "region/hash.h"
 #include "region/kernel_version.h"
+#include "region/verify.h"
 
 namespace octavo::engine {
 namespace {
@@ -74,8 +75,8 @@ class HostBlock final : public region::DeviceMemory {
 /// From here on constants get a block of their own.
 constexpr std::size_t kLargeConstants = std::size_t{1} << 20;
 
-/// Kernels that a thread is worth starting for (generated ones; those whose machine code was read before), and as many threads as are started.
-constexpr int kRegionsOfLoader = 4, kReadOfLoader = 16, kMostLoaders = 16;
+/// Generated kernels that a thread is worth starting for, and as many threads as are started.
+constexpr int kRegionsOfLoader = 4, kMostLoaders = 16;
 
 /// The extents of counted_extents, and of a region that takes long further ones between those that matter, in steps of at most a sixteenth.
 constexpr double kLong = 50e-6;  // seconds
@@ -148,7 +149,7 @@ Result<std::shared_ptr<const Engine>> Engine::resized(const std::shared_ptr<cons
       return internal(
           fmt::format("resized plan: constant {} \"{}\" has {} bytes, of {}", i, b.name, e->constants_[i].size(), b.bytes));
   }
-  OCTAVO_CHECK(region::verify(e->plan_));
+  OCTAVO_CHECK(region::verify_resized(e->plan_, base->plan_));
   e->devices_ = base->devices_;
   OCTAVO_CHECK(e->place_constants(&others, placed));
   OCTAVO_CHECK(e->load_kernels(providers, "resized engine"));
@@ -427,10 +428,10 @@ void Engine::load_shorter(const Providers& providers, std::size_t i) {
 Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   const int regions = static_cast<int>(plan_.regions.size());
   const auto generated = std::count_if(plan_.regions.begin(), plan_.regions.end(), [&](const region::Region& r) {
-    return r.device == region::kHost || base_ == nullptr;  // a resized engine's machine code was read before: it is quick to load
+    return r.device == region::kHost ||
+           base_ == nullptr;  // other machine code of a resized engine was read before: a microsecond each
   });
-  const int loaders = std::clamp(
-      static_cast<int>(generated) / kRegionsOfLoader + (regions - static_cast<int>(generated)) / kReadOfLoader, 1, kMostLoaders);
+  const int loaders = std::clamp(static_cast<int>(generated) / kRegionsOfLoader, 1, kMostLoaders);
   core_load_ = std::make_shared<CoreLoad>(cores_of_mask());  // a quota limits time, not how many threads run at once
   kernels_.resize(plan_.regions.size());
   shorter_.resize(plan_.regions.size());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "region/key.h"
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
 #include "region/store_results.h"
@@ -80,7 +81,7 @@ json tactic(const Tactic& t) {
           {"workspace_bytes", t.workspace_bytes}};
 }
 
-json region(const Region& r) {
+json region(const Region& r, const Plan& plan) {
   json stages = json::array(), alternatives = json::array();
   for (const Stage& s : r.stages) stages.push_back(stage(s));
   for (const StageEdge& e : edges_of(r)) {
@@ -106,7 +107,7 @@ json region(const Region& r) {
            {"alternatives", alternatives},
            {"independent", r.independent},
            {"seconds", real(r.seconds)},
-           {"key", r.key},
+           {"key", key_of(r, plan)},
            {"graph_inputs", r.graph_inputs},
            {"graph_outputs", r.graph_outputs}};
   if (r.count >= 0) {
@@ -156,7 +157,7 @@ std::string_view detail::name_of(BufferKind kind) {
 std::string to_json(const Plan& plan) {
   json buffers = json::array(), regions = json::array();
   for (const Buffer& b : plan.buffers) buffers.push_back(buffer(b));
-  for (const Region& r : plan.regions) regions.push_back(region(r));
+  for (const Region& r : plan.regions) regions.push_back(region(r, plan));
   json decisions = json::array(), devices = json::array();
   for (const DeviceUse& d : plan.devices) devices.push_back({{"name", d.name}, {"arena_bytes", d.arena_bytes}});
   for (const Decision& d : plan.decisions) decisions.push_back(decision(d));

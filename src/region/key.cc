@@ -118,4 +118,8 @@ std::string key(const Region& region, const Plan& plan) {
   return out;
 }
 
+std::string key_of(const Region& region, const Plan& plan) {
+  return region.key.empty() && !plan.decided_for.empty() ? key(region, plan) : region.key;
+}
+
 }  // namespace octavo::region

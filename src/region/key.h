@@ -25,5 +25,8 @@ namespace octavo::region {
 /// Equal for regions that every tactic runs in the same way. Deterministic; no newline, no '|' surrounded by single spaces. A
 /// region with a program that is not verified (operands before their definition) has a key like any other.
 [[nodiscard]] std::string key(const Region& region, const Plan& plan);
+/// Region::key; of a verified plan that took its decisions over from other shapes (Plan::decided_for), where it is left out because no run needs it, it is
+/// spelled here.
+[[nodiscard]] std::string key_of(const Region& region, const Plan& plan);
 
 }  // namespace octavo::region

@@ -1,10 +1,13 @@
 // Everything that kernels rely on without looking: indices, ranks, and that no address they can form leaves its buffer.
+#include "region/verify.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "ir/canonical.h"
 #include "ir/infer.h"
+#include "region/check_shape.h"
 #include "region/in_place.h"
 #include "region/region.h"
 #include "region/sizes.h"
@@ -15,30 +18,20 @@ namespace octavo::region {
 namespace {
 
 using Wide = __int128;  // strides and extents come from files: products of two of them stay exact
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
 constexpr std::size_t kMostDevices = 16;
 constexpr std::int64_t kMostAlignment = 1 << 20;
 
-tl::unexpected<Error> bad(std::string what) {
-  return fail(ErrorKind::internal, std::move(what));
-}
-
-/// Element counts of a shape from a file: dimensions >= 0, and the product of those that are not 0 within 2^48.
-Status check_shape(const ir::Shape& shape, std::string_view what) {
-  std::int64_t n = 1;
-  if (shape.size() > 32) return bad(fmt::format("{} has rank {}, at most 32", what, shape.size()));
-  for (const std::int64_t d : shape) {
-    if (d < 0 || (d > 0 && n > kMaxBytes / d))
-      return bad(fmt::format("{} is {}: negative or too large", what, ir::to_string(shape)));
-    n *= std::max<std::int64_t>(d, 1);
-  }
-  return {};
-}
+using detail::bad;
+using detail::check_shape;
+using detail::kMaxBytes;
+using detail::What;
+using detail::what_text;
 
 class Verifier {
  public:
-  explicit Verifier(const Plan& plan) : plan_(plan), uses_(plan.buffers.size()) {}
+  /// `like`: verified; null: none.
+  explicit Verifier(const Plan& plan, const Plan* like = nullptr) : plan_(plan), like_(like), uses_(plan.buffers.size()) {}
 
   Status run() {
     if (plan_.threads < 1) return bad(fmt::format("the plan is for {} threads", plan_.threads));
@@ -49,7 +42,8 @@ class Verifier {
     OCTAVO_CHECK(bindings(plan_.outputs, "output"));
     for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
       region_ = static_cast<int>(i);
-      if (auto status = region(plan_.regions[i]); !status) {
+      const bool known = like_ != nullptr && like_->regions.size() == plan_.regions.size();
+      if (auto status = region(plan_.regions[i], known ? &like_->regions[i] : nullptr); !status) {
         return bad(fmt::format("region {} \"{}\": {}", i, plan_.regions[i].name, status.error().message));
       }
     }
@@ -224,9 +218,9 @@ class Verifier {
   }
 
   /// Every element of `extents` addressed through `r` lies in the buffer.
-  Status reach(const TensorRef& r, const ir::Shape& extents, std::string_view what) {
+  Status reach(const TensorRef& r, const ir::Shape& extents, const What& what) {
     if (r.buffer < 0 || static_cast<std::size_t>(r.buffer) >= plan_.buffers.size()) {
-      return bad(fmt::format("{} names buffer {} of {}", what, r.buffer, plan_.buffers.size()));
+      return bad(fmt::format("{} names buffer {} of {}", what_text(what), r.buffer, plan_.buffers.size()));
     }
     if (!kept_.contains(r.buffer)) {
       Use& use = uses_[static_cast<std::size_t>(r.buffer)];
@@ -234,33 +228,34 @@ class Verifier {
       use.last = region_;
     }
     if (r.strides.size() != extents.size() || r.dims.size() != extents.size()) {
-      return bad(
-          fmt::format("{} has {} dimensions and {} strides, needs {}", what, r.dims.size(), r.strides.size(), extents.size()));
+      return bad(fmt::format("{} has {} dimensions and {} strides, needs {}", what_text(what), r.dims.size(), r.strides.size(),
+                             extents.size()));
     }
     OCTAVO_CHECK(check_shape(r.dims, what));
     OCTAVO_CHECK(check_shape(extents, what));
     const auto size = static_cast<std::int64_t>(ir::size_of(r.dtype));
     const Buffer& b = plan_.buffers[static_cast<std::size_t>(r.buffer)];
     if (r.offset < 0 || r.offset > b.bytes || r.offset % size != 0) {
-      return bad(fmt::format("{}: offset {} in a buffer of {} bytes, elements of {}", what, r.offset, b.bytes, size));
+      return bad(fmt::format("{}: offset {} in a buffer of {} bytes, elements of {}", what_text(what), r.offset, b.bytes, size));
     }
     Wide lo = r.offset, hi = Wide{r.offset} + size;
     for (std::size_t k = 0; k < extents.size(); ++k) {
       if (extents[k] == 0) return {};  // no element, no access
-      if (r.strides[k] < -kMaxBytes || r.strides[k] > kMaxBytes) return bad(fmt::format("{}: stride {}", what, r.strides[k]));
+      if (r.strides[k] < -kMaxBytes || r.strides[k] > kMaxBytes)
+        return bad(fmt::format("{}: stride {}", what_text(what), r.strides[k]));
       const Wide span = Wide{extents[k] - 1} * r.strides[k] * size;
       (span < 0 ? lo : hi) += span;
     }
     if (lo < 0 || hi > b.bytes) {
-      return bad(fmt::format("{}: dims {} strides {} at offset {} leave buffer {} \"{}\" of {} bytes", what, ir::to_string(extents),
-                             ir::to_string(r.strides), r.offset, r.buffer, b.name, b.bytes));
+      return bad(fmt::format("{}: dims {} strides {} at offset {} leave buffer {} \"{}\" of {} bytes", what_text(what),
+                             ir::to_string(extents), ir::to_string(r.strides), r.offset, r.buffer, b.name, b.bytes));
     }
     return {};
   }
 
   /// No two indices name one element: dimension by dimension, the steps outgrow what the smaller ones reach. Tasks of a kernel
   /// write side by side, and a buffer's bytes bound the elements of a space.
-  static Status once(const TensorRef& r, std::string_view what) {
+  static Status once(const TensorRef& r, const What& what) {
     std::vector<std::size_t> order;
     for (std::size_t k = 0; k < r.dims.size(); ++k) {
       if (r.dims[k] == 0) return {};
@@ -271,21 +266,21 @@ class Verifier {
     Wide reached = 0;
     for (const std::size_t k : order) {
       if (step(k) <= reached) {
-        return bad(fmt::format("{}: dims {} strides {} write an element more than once (dimension {})", what, ir::to_string(r.dims),
-                               ir::to_string(r.strides), k));
+        return bad(fmt::format("{}: dims {} strides {} write an element more than once (dimension {})", what_text(what),
+                               ir::to_string(r.dims), ir::to_string(r.strides), k));
       }
       reached += Wide{r.dims[k] - 1} * step(k);
     }
     return {};
   }
 
-  Status tensor(const TensorRef& r, std::string_view what) {
+  Status tensor(const TensorRef& r, const What& what) {
     OCTAVO_CHECK(reach(r, r.dims, what));
     if (!r.quantizer) return {};
     const ir::Quantizer& q = *r.quantizer;
     // An axis other than its own would be caught by no address check, so the entries must fit the dimension they name.
     if (auto status = ir::detail::check_quantizer(q, r.dims); !status)
-      return bad(fmt::format("{}: {}", what, status.error().message));
+      return bad(fmt::format("{}: {}", what_text(what), status.error().message));
     return {};
   }
 
@@ -293,17 +288,30 @@ class Verifier {
   Status weights(const TensorRef& r) {
     const bool known = r.buffer >= 0 && static_cast<std::size_t>(r.buffer) < plan_.buffers.size();
     if (!known || !packed_ || plan_.buffers[static_cast<std::size_t>(r.buffer)].bytes != 0) return tensor(r, "weights");
-    return check_shape(r.dims, "weights");
+    return check_shape(r.dims, What("weights"));
   }
 
-  Status anchor(const Stage& s) {
+  static bool has_facts_of(const Anchor& a, const Stage* like) {
+    if (like == nullptr || like->anchor.op != a.op || like->anchor.inputs.size() != a.inputs.size()) return false;
+    if (!a.inputs.empty() && like->anchor.inputs[0].dims.size() != a.inputs[0].dims.size()) return false;
+    return like->anchor.facts == a.facts;
+  }
+  /// All that decides whether a program is sound.
+  static bool has_program_of(const Stage& s, const Stage* like) {
+    return like != nullptr && like->anchor.op == s.anchor.op && like->anchor.integer == s.anchor.integer &&
+           like->program == s.program &&
+           std::equal(s.operands.begin(), s.operands.end(), like->operands.begin(), like->operands.end(),
+                      [](const Operand& x, const Operand& y) { return x.ref.dtype == y.ref.dtype; });
+  }
+
+  Status anchor(const Stage& s, const Stage* like) {
     const Anchor& a = s.anchor;
     if (a.none()) {
       if (!a.inputs.empty() || a.weights) return bad("a stage without an anchor has anchor inputs");
       return {};
     }
-    for (std::size_t i = 0; i < a.inputs.size(); ++i) OCTAVO_CHECK(tensor(a.inputs[i], fmt::format("anchor input {}", i)));
-    OCTAVO_CHECK(facts(a));
+    for (std::size_t i = 0; i < a.inputs.size(); ++i) OCTAVO_CHECK(tensor(a.inputs[i], {"anchor input", i}));
+    if (!has_facts_of(a, like)) OCTAVO_CHECK(facts(a));
     if (a.weights) {
       OCTAVO_CHECK(weights(*a.weights));
       if (plan_.buffers[static_cast<std::size_t>(a.weights->buffer)].kind != BufferKind::constant)
@@ -361,7 +369,7 @@ class Verifier {
         if (v < -kMaxWindow || v > kMaxWindow) return bad(fmt::format("attribute pads is {}, at most {}", v, kMaxWindow));
       }
     }
-    return check_shape(padded, "the padded input");
+    return check_shape(padded, What("the padded input"));
   }
 
   /// The attributes, the operands' shapes and the results' shapes agree by the rules of the IR: kernels walk windows by them.
@@ -407,14 +415,18 @@ class Verifier {
     return {};
   }
 
-  Status stage(const Stage& s) {
-    OCTAVO_CHECK(check_shape(s.space, "the space"));
-    OCTAVO_CHECK(anchor(s));
+  /// `like`: the same stage of the verified plan; null: there is none.
+  Status stage(const Stage& s, const Stage* like) {
+    OCTAVO_CHECK(check_shape(s.space, What("the space")));
+    OCTAVO_CHECK(anchor(s, like));
     const program::Program& p = s.program;
-    OCTAVO_CHECK(program::verify(p));
+    const bool known = has_program_of(s, like);
+    if (!known) OCTAVO_CHECK(program::verify(p));
     if (p.operand_count != static_cast<int>(s.operands.size()))
       return bad(fmt::format("the program reads {} operands, there are {}", p.operand_count, s.operands.size()));
-    for (const program::Instr& i : p.code) OCTAVO_CHECK(instruction(s, i));
+    for (const program::Instr& i : p.code) {
+      if (!known) OCTAVO_CHECK(instruction(s, i));
+    }
     for (std::size_t k = 0; k < s.operands.size(); ++k) OCTAVO_CHECK(operand(s, k));
     if (s.stores.empty()) return bad("the stage stores nothing");
     const bool by_anchor = p.outputs.empty();  // results that a program cannot hold
@@ -423,15 +435,18 @@ class Verifier {
       return bad(fmt::format("{} program outputs, {} stores", p.outputs.size(), s.stores.size()));
     for (std::size_t j = 0; j < s.stores.size(); ++j) {
       const TensorRef& r = s.stores[j];
-      const std::string what = fmt::format("store {}", j);
+      const What what("store", j);
       OCTAVO_CHECK(tensor(r, what));
       OCTAVO_CHECK(once(r, what));
       const BufferKind kind = plan_.buffers[static_cast<std::size_t>(r.buffer)].kind;
-      if (kind != BufferKind::arena && kind != BufferKind::output) return bad(what + " writes to an input or a constant");
+      if (kind != BufferKind::arena && kind != BufferKind::output)
+        return bad(what_text(what) + " writes to an input or a constant");
       if (by_anchor) continue;
-      if (r.dims != s.space) return bad(fmt::format("{} is {}, the space {}", what, ir::to_string(r.dims), ir::to_string(s.space)));
+      if (r.dims != s.space)
+        return bad(fmt::format("{} is {}, the space {}", what_text(what), ir::to_string(r.dims), ir::to_string(s.space)));
       if (r.dtype != p.outputs[j].type)
-        return bad(fmt::format("{} holds {}, the program makes {}", what, ir::name_of(r.dtype), ir::name_of(p.outputs[j].type)));
+        return bad(fmt::format("{} holds {}, the program makes {}", what_text(what), ir::name_of(r.dtype),
+                               ir::name_of(p.outputs[j].type)));
     }
     return {};
   }
@@ -455,12 +470,12 @@ class Verifier {
 
   Status operand(const Stage& s, std::size_t k) {
     const Operand& o = s.operands[k];
-    const std::string what = fmt::format("operand {}", k);
+    const What what("operand", k);
     if (!o.div.empty() && o.div.size() != s.space.size())
-      return bad(fmt::format("{} has {} divisors for rank {}", what, o.div.size(), s.space.size()));
+      return bad(fmt::format("{} has {} divisors for rank {}", what_text(what), o.div.size(), s.space.size()));
     ir::Shape extents = s.space;
     for (std::size_t d = 0; d < o.div.size(); ++d) {
-      if (o.div[d] < 1) return bad(fmt::format("{} divides by {}", what, o.div[d]));
+      if (o.div[d] < 1) return bad(fmt::format("{} divides by {}", what_text(what), o.div[d]));
       extents[d] = extents[d] == 0 ? 0 : (extents[d] - 1) / o.div[d] + 1;
     }
     return reach(o.ref, extents, what);
@@ -470,13 +485,16 @@ class Verifier {
     return std::any_of(s.stores.begin(), s.stores.end(), [&](const TensorRef& out) { return out.buffer == t.buffer; });
   }
 
-  Status region(const Region& r) {
+  /// `like`: the same region of the verified plan; null: there is none.
+  Status region(const Region& r, const Region* like) {
     if (r.stages.empty() || r.stages.size() > kMostStages)
       return bad(r.stages.empty() ? "it has no stage" : fmt::format("{} stages, at most {}", r.stages.size(), kMostStages));
     packed_ = !r.packed.empty();
     kept_ = kept_from_memory(r);
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
-      if (auto status = stage(r.stages[i]); !status) return bad(fmt::format("stage {}: {}", i, status.error().message));
+      const bool known = like != nullptr && like->stages.size() == r.stages.size();
+      if (auto status = stage(r.stages[i], known ? &like->stages[i] : nullptr); !status)
+        return bad(fmt::format("stage {}: {}", i, status.error().message));
     }
     OCTAVO_CHECK(check_stages(r));
     for (const StageEdge& e : edges_of(r)) {
@@ -526,6 +544,7 @@ class Verifier {
 
   friend Status region::check_shapes(const Stage& s);
   const Plan& plan_;
+  const Plan* like_;
   struct Use {
     int first = 0, last = -1;  ///< regions; last -1: in none
   };
@@ -551,11 +570,21 @@ Status check_shapes(const Stage& s) {
   return s.anchor.none() ? Status() : Verifier::shapes(s);
 }
 
-Status verify(const Plan& plan) {
-  if (auto status = Verifier(plan).run(); !status) {
+namespace {
+Status verify(const Plan& plan, const Plan* like) {
+  if (auto status = Verifier(plan, like).run(); !status) {
     return fail(status.error().kind, fmt::format("verifying the plan of \"{}\": {}", plan.model_name, status.error().message));
   }
   return {};
+}
+}  // namespace
+
+Status verify(const Plan& plan) {
+  return verify(plan, nullptr);
+}
+
+Status verify_resized(const Plan& plan, const Plan& verified) {
+  return verify(plan, &verified);
 }
 
 }  // namespace octavo::region

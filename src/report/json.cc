@@ -6,6 +6,7 @@
 #include "plan/candidates/registry.h"
 #include "program/program.h"
 #include "region/counted.h"
+#include "region/key.h"
 #include "region/lives.h"
 #include "region/reason_json.h"
 #include "report/costs.h"
@@ -153,7 +154,7 @@ json document(const region::Plan& plan, const std::string& plan_hash, const std:
               {"onnx_nodes", r.onnx_nodes},
               {"precision", to_string(r.precision)},
               {"tactic", r.tactic.name()},
-              {"key", r.key},
+              {"key", region::key_of(r, plan)},
               {"reason", sentences(r.reasons)},
               {"reasons", region::to_json(r.reasons)},
               {"macs", costs.macs},

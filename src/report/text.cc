@@ -5,6 +5,7 @@
 
 #include "program/program.h"
 #include "region/counted.h"
+#include "region/key.h"
 #include "region/stage_graph.h"
 #include "report/costs.h"
 #include "report/decisions.h"
@@ -147,7 +148,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     if (const auto way = way_out(r); !way.empty()) line(out, "to change it", way);
     for (const auto& d : decisions_about(r, plan)) line(out, "weighed", d);
     line(out, "ONNX nodes", fmt::format("{}", fmt::join(r.onnx_nodes, ", ")));
-    if (!r.key.empty()) line(out, "key", r.key);
+    if (const std::string key = region::key_of(r, plan); !key.empty()) line(out, "key", key);
     line(out, "work",
          fmt::format("{}, {}", amount(costs.macs, costs.integer ? "int8 MAC" : "MAC"), amount(costs.bytes, "B moved")));
     const auto kept = region::kept_from_memory(r);

@@ -11,6 +11,7 @@
 
 #include "base/causes/plan_regions.h"
 #include "base/hash.h"
+#include "region/key.h"
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
 #include "report/costs.h"
@@ -212,7 +213,7 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
             {"OctavoPrecision", to_string(r.precision)},
             {"OctavoReason", sentences(r.reasons)},
             {"OctavoReasons", region::to_json(r.reasons)},
-            {"OctavoKey", r.key}};
+            {"OctavoKey", region::key_of(r, plan)}};
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
     for (const TensorRef& t : stage.anchor.inputs) {

@@ -58,12 +58,46 @@ TEST(LaunchTable, GivesWhatWasPutIntoIt) {
           EXPECT_EQ(got, all[r][p]) << "region " << r << ", point " << p;
           EXPECT_EQ(t->code(r, p), all[r][p] ? all[r][p]->code : -1);
           kept += got ? 1 : 0;
+          // The same by its form and numbers.
+          std::vector<std::int64_t> numbers;
+          const auto form = t->numbers(r, p, numbers);
+          ASSERT_EQ(form.has_value(), got.has_value());
+          if (!got) continue;
+          const LaunchTable::Indexed indexed = t->forms(r).at(*form);
+          EXPECT_EQ(indexed.code, got->code);
+          nlohmann::json told = nlohmann::json::parse(indexed.text);
+          for (auto& value : told) {
+            if (value.is_number_integer()) value = numbers.at(value.get<std::size_t>());
+            if (!value.is_array()) continue;
+            for (auto& item : value) item = numbers.at(item.get<std::size_t>());
+          }
+          EXPECT_EQ(told.dump(), got->launch);
         }
       }
     }
     EXPECT_GT(kept, 0);
     EXPECT_FALSE(table.find(9, 0));
   }
+}
+
+/// Numbers that are not marks, and marks that are no whole numbers, are no forms: their launches are texts.
+TEST(LaunchTable, FormsHaveWholeNumbersAlone) {
+  LaunchTable table({1}, {1});
+  std::vector<std::byte> data;
+  table.put(0, std::vector<std::optional<Start>>{Start{R"({"grid":[1,-2],"name":"a7\"8"})", -1}});
+  const nlohmann::json sound = table.to_json(data);
+  const auto text_of = [&](const std::string& form) {
+    nlohmann::json j = sound;
+    j["rows"][0][2][0][0] = form;
+    const auto read = LaunchTable::from_json(j, data, 1, 0);
+    return read ? read->forms(0).at(0).text : "refused";
+  };
+  const std::string mark = "\x01", form = sound["rows"][0][2][0][0];
+  EXPECT_EQ(text_of(form), R"({"grid":[0,1],"name":"a7\"8"})");
+  for (const std::string& bad :
+       {"[1" + mark + "," + mark + "]", "[" + mark + mark + "]", "[\"" + mark + "\"," + mark + "]", "[" + mark + "," + mark + ",3]",
+        "[" + mark + "." + mark + "]", "[-" + mark + "," + mark + "]", mark + mark})
+    EXPECT_EQ(text_of(bad), "") << bad;
 }
 
 TEST(LaunchTable, ForgedOnesAreRefusedOrGiveTexts) {

@@ -23,6 +23,7 @@
 #include "cli/inputs/model.h"
 #include "cli/print.h"
 #include "region/from_key.h"
+#include "region/key.h"
 #include "report/sentences.h"
 #include "tune/known_tactics.h"
 #include "tune/measure.h"
@@ -143,7 +144,8 @@ Result<int> bench_region(const BenchOptions& o, const region::Region& r, const r
     }
   }
   OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5), api::devices(o.model.build.device)));
-  fmt::print("{}, {}\n  {}\n", r.name, o.model.build.device == "cpu" ? threads_text(plan.threads) : o.model.build.device, r.key);
+  fmt::print("{}, {}\n  {}\n", r.name, o.model.build.device == "cpu" ? threads_text(plan.threads) : o.model.build.device,
+             region::key_of(r, plan));
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string time = seconds[i].seconds < 0
                                  ? "cannot be made"
@@ -160,7 +162,8 @@ Result<int> bench_region(const BenchOptions& o, const region::Region& r, const r
 /// The region with the key, in the engine's plan.
 Result<int> bench_key(const BenchOptions& o, const engine::Engine& engine) {
   region::Plan plan = engine.plan();
-  const auto at = std::find_if(plan.regions.begin(), plan.regions.end(), [&](const region::Region& r) { return r.key == o.key; });
+  const auto at = std::find_if(plan.regions.begin(), plan.regions.end(),
+                               [&](const region::Region& r) { return region::key_of(r, plan) == o.key; });
   if (at == plan.regions.end()) {
     return fail(ErrorKind::usage, fmt::format("--region-key: no region of \"{}\" has this key\n  see: octavo explain {} --all\n"
                                               "  without a model, the region is made from the key alone",

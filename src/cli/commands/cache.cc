@@ -11,6 +11,7 @@
 #include "api/pipeline.h"
 #include "cli/commands/commands.h"
 #include "engine/engine.h"
+#include "region/key.h"
 #include "tune/known_tactics.h"
 #include "tune/timing_cache.h"
 
@@ -194,7 +195,7 @@ Result<int> prune(const CacheOptions& o) {
   if (!o.keep.empty()) {
     OCTAVO_TRY(const auto engines, api::load_engines(o.keep));
     for (const auto& engine : engines) {
-      for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
+      for (const region::Region& r : engine->plan().regions) keep.insert(region::key_of(r, engine->plan()));
     }
   }
   const auto here = descriptions_here();

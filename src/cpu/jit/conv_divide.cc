@@ -63,27 +63,45 @@ double slowest_worker(const ConvSetting& p, const Phase& ph, double clocks_per_v
   const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.bytes(p.shape.c));
   const bool sharing = threads >= region::kSharingWorkers;
   const double start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
+  // Of each task of an image, which other images have again.
+  struct Task {
+    std::int64_t row_tile = 0;
+    std::size_t block = 0;
+    double pixels = 0, clocks = 0;
+  };
+  std::vector<Task> list(static_cast<std::size_t>(ph.row_tiles * blocks));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    Task& task = list[i];
+    task.row_tile = ph.parts_first ? at % ph.row_tiles : at / blocks;
+    task.block = static_cast<std::size_t>(ph.parts_first ? at / ph.row_tiles : at % blocks);
+    task.pixels = static_cast<double>(ph.pixels_of(task.row_tile));
+    task.clocks = task.pixels * ph.blocks[task.block].vectors * clocks_per_vector + start;
+  }
+  const bool again = !sharing && block_weights * static_cast<double>(blocks) > static_cast<double>(kL2 / 2);
   double worst = 0, sum = 0, longest = 0;
+  std::vector<char> read(static_cast<std::size_t>(blocks));
   for (std::int64_t w = 0; w < threads; ++w) {
     double clocks = 0, bytes = 0, foreign = 0;
     std::int64_t row_tile = -1;
-    std::vector<bool> read(static_cast<std::size_t>(blocks));
+    std::fill(read.begin(), read.end(), 0);
     const std::int64_t from = tasks * w / threads, until = tasks * (w + 1) / threads;
+    std::size_t next_task = static_cast<std::size_t>(from) % list.size();
     for (std::int64_t t = from; t < until; ++t) {
-      const std::int64_t list = t % (ph.row_tiles * blocks);
-      const std::int64_t next = ph.parts_first ? list % ph.row_tiles : list / blocks;
-      const auto block = static_cast<std::size_t>(ph.parts_first ? list / ph.row_tiles : list % blocks);
-      const auto pixels = static_cast<double>(ph.pixels_of(next));
-      clocks += pixels * ph.blocks[block].vectors * clocks_per_vector + start;
-      if (!read[block] || (!sharing && block_weights * static_cast<double>(blocks) > static_cast<double>(kL2 / 2)))
-        bytes += block_weights;
-      read[block] = true;
-      // Of this row tile, the part of rows that belongs to others.
-      const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
-      const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
-      const auto own = static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
-      const double share = p.images > 1 ? 0 : 1 - own;
-      foreign += share * pixels * static_cast<double>(p.bytes(p.shape.o)) / static_cast<double>(blocks);
+      const Task& task = list[next_task];
+      if (++next_task == list.size()) next_task = 0;
+      const std::int64_t next = task.row_tile;
+      const double pixels = task.pixels;
+      clocks += task.clocks;
+      if (read[task.block] == 0 || again) bytes += block_weights;
+      read[task.block] = 1;
+      double share = 0;
+      if (p.images == 1) {  // of this row tile, the part of rows that belongs to others
+        const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
+        const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
+        share = 1 - static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
+        foreign += share * pixels * static_cast<double>(p.bytes(p.shape.o)) / static_cast<double>(blocks);
+      }
       if (next == row_tile) continue;
       foreign += pixels * in_bytes * share;
       if (ph.copies) {  // narrow row tiles copy the rows between them twice

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cpu/family.h"
@@ -25,6 +26,8 @@ inline constexpr std::array kRanks{0, 1};
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_part(const Region& region, const Plan& plan, const Tactic& part);
 /// FamilyOf::layout of a part.
 [[nodiscard]] std::optional<std::string> layout_of_part(const Region& region, const Plan& plan, const Tactic& part);
-[[nodiscard]] Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& part, Packed packed);
+/// `layout`: what layout_of_part has to be; errors also: `unsupported` where it is another one.
+[[nodiscard]] Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& part, Packed packed,
+                                                        std::optional<std::string_view> layout = {});
 
 }  // namespace octavo::cpu

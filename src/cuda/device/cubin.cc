@@ -284,6 +284,10 @@ Status check_machine_code(std::span<const std::byte> code, std::string_view arch
   return with_advice(cubin ? check_launches(*cubin, architecture, launches) : Status(tl::unexpected(cubin.error())));
 }
 
+Status check_read_code(const Cubin& cubin, std::string_view architecture, std::span<const Launch* const> launches) {
+  return with_advice(check_launches(cubin, architecture, launches));
+}
+
 CodeCheck remembering_check() {
   struct Known {
     std::vector<std::byte> code;

@@ -42,6 +42,9 @@ struct Cubin {
 [[nodiscard]] Status check_machine_code(std::span<const std::byte> code, std::string_view architecture,
                                         std::span<const Launch* const> launches);
 
+/// The same of code that was read before.
+[[nodiscard]] Status check_read_code(const Cubin& cubin, std::string_view architecture, std::span<const Launch* const> launches);
+
 /// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
 /// launches of it.
 using CodeCheck =

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -27,100 +28,201 @@ tl::unexpected<Error> bad(const std::string& what) {
   return fail(ErrorKind::bad_engine, "launches of GPU kernels: " + what);
 }
 
-Result<Argument> read_parameter(const json& p, const region::Region& region) {
-  if (!p.is_array() || p.empty() || !p[0].is_string()) return bad("a parameter is not a list that begins with a name");
-  for (std::size_t i = 1; i < p.size(); ++i) {
-    if (!p[i].is_number_integer()) return bad("a parameter is not a name and integers");
-  }
-  const std::string kind = p[0];
-  if (kind == "workspace" && p.size() == 2) return Argument{Argument::Kind::workspace, 0, p[1]};
-  if (kind == "count" && p.size() == 2 && region.count >= 0) return Argument{Argument::Kind::count, region.count, p[1]};
-  if (kind == "number" && p.size() == 2) return Argument{Argument::Kind::number, 0, p[1]};
-  if (kind == "constant" && p.size() == 3) {
-    const std::int64_t index = p[1];
-    if (index < 0 || index >= static_cast<std::int64_t>(region.packed.size()))
-      return bad(fmt::format("packed constant {} of {}", index, region.packed.size()));
-    return Argument{Argument::Kind::constant, region.packed[static_cast<std::size_t>(index)], p[2]};
-  }
-  Argument found{Argument::Kind::buffer, -1, 0};
-  bool inside = true;
-  if (p.size() == 4) {
-    each_tensor(region, [&](const char* name, std::size_t s, std::size_t k, const TensorRef& t) {
-      if (kind != name || p[1] != s || p[2] != k) return;
-      found.index = t.buffer;
-      inside = !__builtin_add_overflow(t.offset, p[3].get<std::int64_t>(), &found.offset);
-    });
-  }
-  if (found.index < 0) return bad(fmt::format("parameter {} names no tensor of the region", p.dump()));
-  if (!inside) return bad(fmt::format("parameter {} is far from its tensor", p.dump()));
-  return found;
-}
-
-/// The parameter that buffers are, for an image too: its last number is then the image's, one of `images`.
-Result<Argument> read_image_parameter(const json& p, const region::Region& region, std::size_t images) {
-  if (p.size() != 6 || !p[5].is_number_integer() || p[5] < 0) return bad("an image's parameter is not a tensor and a number");
-  if (p[5] >= images) return bad(fmt::format("image {} of {}", p[5].dump(), images));
-  json tensor = json::array();
-  for (std::size_t i = 1; i < 5; ++i) tensor.push_back(p[i]);
-  OCTAVO_TRY(Argument out, read_parameter(tensor, region));
-  if (out.kind != Argument::Kind::buffer) return bad("an image that is no tensor of the region");
-  out.image = p[5];
-  return out;
-}
-
 json numbers_of(const ImageMap& m) {
   return {m.channels, m.dims[0],  m.dims[1],  m.dims[2],  m.strides[0], m.strides[1], m.strides[2], m.lower[0],
           m.lower[1], m.upper[0], m.upper[1], m.steps[0], m.steps[1],   m.pixels,     m.bytes};
 }
 
-Result<ImageMap> read_image(const json& j) {
-  constexpr std::size_t kNumbers = 15, kWide = 7;  // the first are of 64 bits
-  bool numbers = j.is_array() && j.size() == kNumbers;
-  for (std::size_t i = 0; numbers && i < kNumbers; ++i) {
-    numbers = j[i].is_number_integer() && (i < kWide || (j[i] >= INT32_MIN && j[i] <= INT32_MAX));
-  }
-  if (!numbers) return bad("an image is not a list of its numbers");
-  ImageMap m;
-  m.channels = j[0];
-  for (std::size_t d = 0; d < 3; ++d) m.dims[d] = j[1 + d], m.strides[d] = j[4 + d];
-  for (std::size_t d = 0; d < 2; ++d) m.lower[d] = j[7 + d], m.upper[d] = j[9 + d], m.steps[d] = j[11 + d];
-  m.pixels = j[13], m.bytes = j[14];
-  return m;
-}
+constexpr std::size_t kImageNumbers = 15, kWideNumbers = 7;  // the first are of 64 bits
 
-Result<Launch> read_launch(const json& j, const region::Region& region) {
-  Launch l;
-  const auto three = [](const json& v, std::array<int, 3>& out) {
-    if (!v.is_array() || v.size() != 3) return false;
+/// JSON as a form, and the numbers that stood there.
+class FormReader {
+ public:
+  std::vector<std::int64_t> numbers;
+
+  Result<LaunchForm> read(std::string_view text) {
+    const json j = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    LaunchForm out;
+    if (!j.is_object() || !j.contains("launches") || !j["launches"].is_array() || !j.contains("workspace") ||
+        !number(j["workspace"], out.workspace))
+      return bad("not an object with \"launches\" and \"workspace\"");
+    for (const json& one : j["launches"]) {
+      if (!one.is_object() || !one.contains("module") || !one["module"].is_number_integer())
+        return bad("a launch without its module");
+      OCTAVO_TRY(out.starts.emplace_back(), start(one));
+    }
+    return out;
+  }
+
+ private:
+  bool number(const json& j, LaunchForm::Number& at) {
+    if (!j.is_number_integer()) return false;
+    at = static_cast<LaunchForm::Number>(numbers.size());
+    numbers.push_back(j.get<std::int64_t>());
+    return true;
+  }
+  template <std::size_t N>
+  bool list(const json& j, std::array<LaunchForm::Number, N>& at) {
+    bool all = j.is_array() && j.size() == N;
+    for (std::size_t i = 0; all && i < N; ++i) all = number(j[i], at[i]);
+    return all;
+  }
+
+  Result<LaunchForm::Parameter> parameter(const json& p) {
+    using Kind = LaunchForm::Parameter::Kind;
+    static constexpr std::pair<std::string_view, Kind> kinds[] = {
+        {"workspace", Kind::workspace}, {"count", Kind::count},     {"number", Kind::number}, {"constant", Kind::constant},
+        {"input", Kind::input},         {"operand", Kind::operand}, {"store", Kind::store},   {"weights", Kind::weights}};
+    if (!p.is_array() || p.empty() || !p[0].is_string()) return bad("a parameter is not a list that begins with a name");
+    LaunchForm::Parameter out;
+    out.image = p[0] == "image";
+    const std::size_t name = out.image ? 1 : 0;
+    if (p.size() <= name || !p[name].is_string()) return bad("an image's parameter is not a tensor and a number");
+    const auto word = p[name].get<std::string>();
+    const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& k) { return k.first == word; });
+    const std::size_t count = p.size() - name - 1;
+    bool known = kind != std::end(kinds) && count <= out.numbers.size();
+    if (known) {
+      out.kind = kind->second;
+      known = count == LaunchForm::count_of(out) && (!out.image || out.kind >= Kind::input);
+    }
+    if (!known) return bad(fmt::format("parameter {} names no tensor of the region", p.dump()));
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!number(p[name + 1 + i], out.numbers[i])) return bad("a parameter is not a name and integers");
+    }
+    return out;
+  }
+
+  Result<LaunchForm::Start> start(const json& j) {
+    LaunchForm::Start out;
+    for (const char* key : {"function", "grid", "block", "shared", "early", "parameters"}) {
+      if (!j.contains(key)) return bad(fmt::format("a launch without \"{}\"", key));
+    }
+    if (!j["function"].is_string() || !list(j["grid"], out.grid) || !list(j["block"], out.block) ||
+        !number(j["shared"], out.shared) || !j["early"].is_boolean() || !j["parameters"].is_array() ||
+        !number(j["module"], out.module))
+      return bad("a launch whose entries have other types");
+    out.function = j["function"];
+    out.early = j["early"];
+    if (j.contains("images")) {
+      if (!j["images"].is_array()) return bad("images that are no list");
+      for (const json& one : j["images"]) {
+        if (!list(one, out.images.emplace_back())) return bad("an image is not a list of its numbers");
+      }
+    }
+    for (const json& p : j["parameters"]) {
+      OCTAVO_TRY(out.parameters.emplace_back(), parameter(p));
+    }
+    return out;
+  }
+};
+
+/// A form with numbers: launches of a region.
+class Launches {
+ public:
+  Launches(std::span<const std::int64_t> numbers, const region::Region& region) : numbers_(numbers), region_(region) {}
+
+  Result<RegionKernels> of(const LaunchForm& form) {
+    RegionKernels out;
+    out.workspace_bytes = at(form.workspace);
+    if (out.workspace_bytes < 0 || out.workspace_bytes > (std::int64_t{1} << 36))
+      return bad(fmt::format("a workspace of {} bytes", out.workspace_bytes));
+    out.starts.reserve(form.starts.size());
+    for (const LaunchForm::Start& s : form.starts) {
+      const std::int64_t module = at(s.module);
+      if (module < 0 || module > 4096) return bad("a launch without its module");
+      OCTAVO_TRY(Launch launch, launch_of(s));
+      out.starts.push_back({static_cast<int>(module), std::move(launch)});
+    }
+    if (missing_) return bad("a number that is not there");
+    return out;
+  }
+
+ private:
+  using Kind = LaunchForm::Parameter::Kind;
+  std::int64_t at(LaunchForm::Number i) {
+    if (i < numbers_.size()) return numbers_[i];
+    missing_ = true;
+    return 0;
+  }
+  bool three(const std::array<LaunchForm::Number, 3>& from, std::array<int, 3>& to) {
     for (std::size_t i = 0; i < 3; ++i) {
-      if (!v[i].is_number_integer() || v[i] < 1 || v[i] > INT32_MAX) return false;
-      out[i] = v[i];
+      const std::int64_t v = at(from[i]);
+      if (v < 1 || v > INT32_MAX) return false;
+      to[i] = static_cast<int>(v);
     }
     return true;
-  };
-  for (const char* key : {"function", "grid", "block", "shared", "early", "parameters"}) {
-    if (!j.contains(key)) return bad(fmt::format("a launch without \"{}\"", key));
   }
-  if (!j["function"].is_string() || !three(j["grid"], l.grid) || !three(j["block"], l.block) || !j["shared"].is_number_integer() ||
-      !j["early"].is_boolean() || !j["parameters"].is_array())
-    return bad("a launch whose entries have other types");
-  l.function = j["function"];
-  l.shared_bytes = j["shared"];
-  l.early = j["early"];
-  if (l.shared_bytes < 0 || l.shared_bytes > (1 << 20)) return bad(fmt::format("{} bytes of shared memory", l.shared_bytes));
-  if (j.contains("images")) {
-    if (!j["images"].is_array()) return bad("images that are no list");
-    for (const json& one : j["images"]) {
-      OCTAVO_TRY(l.images.emplace_back(), read_image(one));
+
+  Result<Launch> launch_of(const LaunchForm::Start& s) {
+    Launch l;
+    if (!three(s.grid, l.grid) || !three(s.block, l.block)) return bad("a launch whose entries have other types");
+    l.function = s.function;
+    l.shared_bytes = at(s.shared);
+    l.early = s.early;
+    if (l.shared_bytes < 0 || l.shared_bytes > (1 << 20)) return bad(fmt::format("{} bytes of shared memory", l.shared_bytes));
+    for (const auto& image : s.images) {
+      std::array<std::int64_t, kImageNumbers> n{};
+      for (std::size_t i = 0; i < kImageNumbers; ++i) {
+        n[i] = at(image[i]);
+        if (i >= kWideNumbers && (n[i] < INT32_MIN || n[i] > INT32_MAX)) return bad("an image is not a list of its numbers");
+      }
+      const auto narrow = [&](std::size_t i) { return static_cast<std::int32_t>(n[i]); };
+      ImageMap& m = l.images.emplace_back();
+      m.channels = n[0];
+      for (std::size_t d = 0; d < 3; ++d) m.dims[d] = n[1 + d], m.strides[d] = n[4 + d];
+      for (std::size_t d = 0; d < 2; ++d) m.lower[d] = narrow(7 + d), m.upper[d] = narrow(9 + d), m.steps[d] = narrow(11 + d);
+      m.pixels = narrow(13), m.bytes = narrow(14);
     }
+    l.arguments.reserve(s.parameters.size());
+    for (const LaunchForm::Parameter& p : s.parameters) {
+      OCTAVO_TRY(l.arguments.emplace_back(), argument(p, l.images.size()));
+    }
+    return l;
   }
-  for (const json& p : j["parameters"]) {
-    const bool image = p.is_array() && !p.empty() && p[0] == "image";
-    OCTAVO_TRY(const Argument parameter, image ? read_image_parameter(p, region, l.images.size()) : read_parameter(p, region));
-    l.arguments.push_back(parameter);
+
+  Result<Argument> argument(const LaunchForm::Parameter& p, std::size_t images) {
+    if (p.kind == Kind::workspace) return Argument{Argument::Kind::workspace, 0, at(p.numbers[0])};
+    if (p.kind == Kind::number) return Argument{Argument::Kind::number, 0, at(p.numbers[0])};
+    if (p.kind == Kind::count) {
+      if (region_.count < 0) return bad("a parameter is a count, and none decides the region's size");
+      return Argument{Argument::Kind::count, region_.count, at(p.numbers[0])};
+    }
+    if (p.kind == Kind::constant) {
+      const std::int64_t index = at(p.numbers[0]);
+      if (index < 0 || index >= static_cast<std::int64_t>(region_.packed.size()))
+        return bad(fmt::format("packed constant {} of {}", index, region_.packed.size()));
+      return Argument{Argument::Kind::constant, region_.packed[static_cast<std::size_t>(index)], at(p.numbers[1])};
+    }
+    const std::int64_t stage = at(p.numbers[0]), index = at(p.numbers[1]), offset = at(p.numbers[2]);
+    const TensorRef* t = tensor(p.kind, stage, index);
+    if (t == nullptr)
+      return bad(fmt::format("a parameter names tensor {} of stage {}, which the region does not have", index, stage));
+    Argument found{Argument::Kind::buffer, t->buffer, 0};
+    if (__builtin_add_overflow(t->offset, offset, &found.offset))
+      return bad(fmt::format("a parameter {} bytes from its tensor", offset));
+    if (p.image) {
+      const std::int64_t image = at(p.numbers[3]);
+      if (image < 0 || image >= static_cast<std::int64_t>(images)) return bad(fmt::format("image {} of {}", image, images));
+      found.image = static_cast<std::int32_t>(image);
+    }
+    return found;
   }
-  return l;
-}
+
+  [[nodiscard]] const TensorRef* tensor(Kind kind, std::int64_t stage, std::int64_t index) const {
+    if (stage < 0 || stage >= static_cast<std::int64_t>(region_.stages.size()) || index < 0) return nullptr;
+    const region::Stage& s = region_.stages[static_cast<std::size_t>(stage)];
+    const auto k = static_cast<std::size_t>(index);
+    if (kind == Kind::input) return k < s.anchor.inputs.size() ? &s.anchor.inputs[k] : nullptr;
+    if (kind == Kind::operand) return k < s.operands.size() ? &s.operands[k].ref : nullptr;
+    if (kind == Kind::store) return k < s.stores.size() ? &s.stores[k] : nullptr;
+    return k == 0 && s.anchor.weights ? &*s.anchor.weights : nullptr;
+  }
+
+  std::span<const std::int64_t> numbers_;
+  const region::Region& region_;
+  bool missing_ = false;
+};
 
 }  // namespace
 
@@ -164,22 +266,36 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
 }
 
 Result<RegionKernels> read_launches(std::string_view text, const region::Region& region) {
-  const json j = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!j.is_object() || !j.contains("launches") || !j["launches"].is_array() || !j.contains("workspace") ||
-      !j["workspace"].is_number_integer())
-    return bad("not an object with \"launches\" and \"workspace\"");
-  RegionKernels out;
-  out.workspace_bytes = j["workspace"];
-  if (out.workspace_bytes < 0 || out.workspace_bytes > (std::int64_t{1} << 36))
-    return bad(fmt::format("a workspace of {} bytes", out.workspace_bytes));
-  for (const json& one : j["launches"]) {
-    if (!one.is_object() || !one.contains("module") || !one["module"].is_number_integer() || one["module"] < 0 ||
-        one["module"] > 4096)
-      return bad("a launch without its module");
-    OCTAVO_TRY(Launch launch, read_launch(one, region));
-    out.starts.push_back({one["module"], std::move(launch)});
+  FormReader reader;
+  OCTAVO_TRY(const LaunchForm form, reader.read(text));
+  return launches_of(form, reader.numbers, region);
+}
+
+Result<LaunchForm> read_form(std::string_view text) {
+  FormReader reader;
+  OCTAVO_TRY(LaunchForm form, reader.read(text));
+  bool sound = true;
+  const auto index = [&](LaunchForm::Number& n) {
+    const std::int64_t v = reader.numbers[n];
+    sound = sound && v >= 0 && v <= INT32_MAX;
+    n = static_cast<LaunchForm::Number>(v);
+  };
+  index(form.workspace);
+  for (LaunchForm::Start& s : form.starts) {
+    index(s.module), index(s.shared);
+    for (auto* three : {&s.grid, &s.block}) std::for_each(three->begin(), three->end(), index);
+    for (auto& image : s.images) std::for_each(image.begin(), image.end(), index);
+    for (LaunchForm::Parameter& p : s.parameters) {
+      const std::size_t count = LaunchForm::count_of(p);
+      for (std::size_t i = 0; i < count; ++i) index(p.numbers[i]);
+    }
   }
-  return out;
+  if (!sound) return bad("an index that is none");
+  return form;
+}
+
+Result<RegionKernels> launches_of(const LaunchForm& form, std::span<const std::int64_t> numbers, const region::Region& region) {
+  return Launches(numbers, region).of(form);
 }
 
 std::string join_modules(const std::vector<std::string>& modules) {

@@ -1,7 +1,9 @@
 // Kernels of a region on a GPU, as engines hold them: machine code in modules, and how its functions are started.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +52,36 @@ class GpuKernel final : public region::Kernel {
 [[nodiscard]] Result<std::string> write_launches(const RegionKernels& kernels, const region::Region& region);
 /// Reads it back against the region. `bad_engine` for what write_launches does not write.
 [[nodiscard]] Result<RegionKernels> read_launches(std::string_view json, const region::Region& region);
+
+/// Launches without their numbers: everything in them that is the same for all shapes which start the same kernels. `Number`: an index into a list of numbers.
+struct LaunchForm {
+  using Number = std::uint32_t;
+  struct Parameter {
+    enum class Kind : std::uint8_t { workspace, count, number, constant, input, operand, store, weights };
+    Kind kind = Kind::number;
+    bool image = false;               ///< of a tensor: numbers[3] is the image's
+    std::array<Number, 4> numbers{};  ///< workspace, count, number: offset. constant: index, offset. Tensors: stage, index, offset
+  };
+  struct Start {
+    std::string function;
+    Number module = 0, shared = 0;
+    std::array<Number, 3> grid{}, block{};
+    bool early = false;
+    std::vector<std::array<Number, 15>> images;
+    std::vector<Parameter> parameters;
+  };
+  std::vector<Start> starts;
+  Number workspace = 0;
+  /// How many of its numbers a parameter has.
+  [[nodiscard]] static std::size_t count_of(const Parameter& p) {
+    return p.kind <= Parameter::Kind::number ? 1 : p.kind == Parameter::Kind::constant ? 2 : p.image ? 4 : 3;
+  }
+};
+/// Of JSON in which each number is an index (region/restarts.h). `bad_engine` for what write_launches does not write.
+[[nodiscard]] Result<LaunchForm> read_form(std::string_view json);
+/// As read_launches of the JSON with these numbers.
+[[nodiscard]] Result<RegionKernels> launches_of(const LaunchForm& form, std::span<const std::int64_t> numbers,
+                                                const region::Region& region);
 
 /// Artifact::code: texts or machine codes of a region in one run of bytes.
 [[nodiscard]] std::string join_modules(const std::vector<std::string>& modules);
