@@ -62,6 +62,7 @@ struct TypedCase {
   int inputs = 1;
   ir::Shape dims{2, 3, 4, 16};
   ir::Shape second;  ///< of the other input; empty: the same
+  int stores = 1;    ///< places for the result
 };
 
 std::string run(const TypedCase& c, std::vector<int> order = {}, const Edit& edit = {}) {
@@ -81,6 +82,8 @@ std::string run(const TypedCase& c, std::vector<int> order = {}, const Edit& edi
     p.outputs = {{p.push(program::Op::acc_f), DType::f32}};
   }
   st.stores = {any(s, c.to, c.dims, BufferKind::output)};
+  for (int k = 1; k < c.stores; ++k) st.stores.push_back(any(s, c.to, c.dims, BufferKind::output, {}, 16 * k));
+  if (c.stores > 1) st.anchor.store_results.assign(static_cast<std::size_t>(c.stores), 0);
   return run_emulated(s, cuda::typed_family(), {}, 0, edit, reference_region);
 }
 
@@ -126,6 +129,20 @@ TEST_F(Typed, CastsBetweenAllKinds) {
   EXPECT_EQ(run({Op::cast, DType::f16, DType::s32, {}}), "");
   EXPECT_EQ(run({Op::cast, DType::s32, DType::f16, {}}), "");
   EXPECT_EQ(run({Op::cast, DType::f32, DType::s64, {}, 1, {}}), "") << "one element";
+}
+
+// A sum of counts is a network's output and a part of another tensor.
+TEST_F(Typed, OneResultInSeveralPlaces) {
+  for (const DType type : {DType::s64, DType::s32, DType::u8}) {
+    TypedCase c{Op::add, type, type, {}, 2};
+    c.stores = 2;
+    EXPECT_EQ(run(c), "") << ir::name_of(type);
+    const auto lost = [](std::string text) { return edited(std::move(text), "(o1 + ", "(o0 + "); };
+    EXPECT_NE(run(c, {}, lost), "") << ir::name_of(type);
+  }
+  TypedCase scalar{Op::add, DType::s64, DType::s64, {}, 2, {}};
+  scalar.stores = 3;
+  EXPECT_EQ(run(scalar), "");
 }
 
 TEST_F(Typed, MistakesAreFound) {

@@ -234,7 +234,7 @@ class TypedFamily final : public ElementFamily {
                                                        ir::to_string(s.space)));
     }
     const bool raw = s.program.outputs.empty();
-    if (raw && s.stores.size() != 1) return refuse("stores", s.stores.size(), "1");
+    if (raw && !stores_one_result(s)) return refuse("stores", s.stores.size(), "one result, in one type");
     const DType to = raw ? s.stores[0].dtype : DType::f32;
     if (!is_real(to) && !is_whole(to)) return refuse("type of the result", ir::name_of(to), "integers, bool, f32, f16 or bf16");
     if (!raw && program::uses(s.program, program::Op::acc_i)) return refuse("program", "one that reads integers", "one of floats");
@@ -246,6 +246,7 @@ class TypedFamily final : public ElementFamily {
 
     Stage stage = raw ? words_stage(s, to, false) : s;
     stage.anchor = s.anchor;
+    stage.anchor.store_results.clear();
     OCTAVO_TRY(Elements elements, Elements::of(stage, true, {}, 16));
     const bool pairs = stage.space.size() > s.space.size();
     AnchorText anchor;

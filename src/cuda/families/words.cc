@@ -1,5 +1,7 @@
 #include "cuda/families/words.h"
 
+#include "region/store_results.h"
+
 namespace octavo::cuda {
 
 Words words_of(ir::DType type) {
@@ -29,21 +31,33 @@ Stage words_stage(const Stage& s, ir::DType type, bool from_operand) {
   const Words w = words_of(type);
   out.space = s.space, out.open = s.open;
   if (w.each == 2) out.space.push_back(2);
-  out.stores = {as_words(s.stores[0])};
   program::Program& p = out.program;
   p.operand_count = from_operand ? 1 : 0;
-  p.outputs = {{from_operand ? p.load(program::Op::load_i, 0) : p.push(program::Op::acc_i), w.dtype}};
+  const int value = from_operand ? p.load(program::Op::load_i, 0) : p.push(program::Op::acc_i);
+  for (const region::TensorRef& y : s.stores) {
+    out.stores.push_back(as_words(y));
+    p.outputs.push_back({value, w.dtype});
+  }
   return out;
+}
+
+bool stores_one_result(const Stage& s) {
+  for (std::size_t i = 0; i < s.stores.size(); ++i) {
+    if (region::result_of_store(s.anchor, i) != 0 || s.stores[i].dtype != s.stores[0].dtype) return false;
+  }
+  return !s.stores.empty();
 }
 
 Result<MovedStage> moved_stage(const Stage& s, ir::DType type) {
   MovedStage m{s};
   m.raw = s.program.outputs.empty();
   if (m.raw) {
-    if (s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != ir::size_of(type))
+    if (!stores_one_result(s)) return refuse("stores", s.stores.size(), "one result, in one type");
+    if (ir::size_of(s.stores[0].dtype) != ir::size_of(type))
       return refuse("type of the store", ir::name_of(s.stores[0].dtype), fmt::format("one as wide as {}", ir::name_of(type)));
     m.stage = words_stage(s, type, false);
     m.stage.anchor = s.anchor;
+    m.stage.anchor.store_results.clear();
     m.pairs = m.stage.space.size() > s.space.size();
     return m;
   }

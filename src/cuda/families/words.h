@@ -18,6 +18,9 @@ struct Words {
 /// A stage's space and stores for words, with a program that stores its accumulator (or operand 0) as it is.
 [[nodiscard]] Stage words_stage(const Stage& s, ir::DType type, bool from_operand);
 
+/// Every store takes the operator's first result, in one type: as a network's output and as a part of another tensor, for example.
+[[nodiscard]] bool stores_one_result(const Stage& s);
+
 /// A stage whose anchor takes elements of `type` from somewhere: with a program as it is, without one as a stage of words.
 struct MovedStage {
   Stage stage;
