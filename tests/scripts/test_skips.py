@@ -2,6 +2,7 @@
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,18 @@ def test_each_class_of_machine_has_its_skips(kind):
     results = results_on(machine)
     assert skips.compare(results, LINES, machine, True) == []
     assert sum(line.count for line in LINES) == len(results)  # a module that is skipped counts as its tests
+
+
+def test_kernels_under_emulation_are_skipped_by_sanitizers():
+    """Every test of a class that derives from EmulatedTest has its line: sanitizers do not know the stacks of fibers."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.cc"))]
+    found = 0
+    for text in sources:
+        for name in re.findall(r"class (\w+) : public (?:testing::)?EmulatedTest\b", text):
+            for test in re.findall(rf"TEST_F\({name}, (\w+)\)", text):
+                found += 1
+                assert any(line.matches(f"{name}.{test}") and "no-asan" in str(line) for line in LINES), f"{name}.{test} has no line with no-asan"
+    assert found > 150, "few tests of kernels under emulation: are they written in another way now?"
 
 
 def test_processors():
