@@ -197,7 +197,9 @@ TEST(ConvIm2colInFiles, ImagesAreReadBackAndHeldAgainstTheirBuffers) {
   ASSERT_TRUE(written) << written.error().message;
   const auto read = cuda::read_launches(*written, s.region);
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->starts.at(0).launch, launch);
+  cuda::Launch expected = launch;
+  expected.counted = {};  // what is done with it is in the text and the arguments; files do not hold it
+  EXPECT_EQ(read->starts.at(0).launch, expected);
   const std::string& json = *written;
   const auto with = [&](std::string_view from, std::string_view to) {
     std::string changed = json;
