@@ -13,7 +13,6 @@ Sum& sum() {
   static Sum one;
   return one;
 }
-thread_local BuildTimer* innermost = nullptr;
 
 }  // namespace
 
@@ -37,21 +36,9 @@ void add_build_work(const BuildWork& more) {
   w.compile += more.compile, w.compile_processor += more.compile_processor;
 }
 
-BuildTimer::BuildTimer(double BuildWork::*part) : part_(part), outer_(innermost), begin_(Clock::now()) {
-  if (outer_ != nullptr) outer_->stop(begin_);
-  innermost = this;
-}
-
-BuildTimer::~BuildTimer() {
-  const Clock::time_point now = Clock::now();
-  stop(now);
-  innermost = outer_;
-  if (outer_ != nullptr) outer_->begin_ = now;
-}
-
-void BuildTimer::stop(Clock::time_point now) const {
+void add_time(double BuildWork::*part, std::chrono::nanoseconds took) {
   BuildWork more;
-  more.*part_ = std::chrono::duration<double>(now - begin_).count();
+  more.*part = std::chrono::duration<double>(took).count();
   add_build_work(more);
 }
 

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/part_timer.h"
+
 namespace octavo {
 
 /// Seconds by the clock, but for `compile_processor`. Those from `read` to `time` are of the building thread; kernels are compiled beside it.
@@ -27,20 +29,8 @@ struct BuildWork {
 /// Adds to it. Thread-safe.
 void add_build_work(const BuildWork& more);
 
-/// Counts from here to the end of its life. While another one of the same thread lives inside, only that one counts.
-class BuildTimer {
- public:
-  explicit BuildTimer(double BuildWork::*part);
-  ~BuildTimer();
-  BuildTimer(const BuildTimer&) = delete;
-  BuildTimer& operator=(const BuildTimer&) = delete;
-
- private:
-  using Clock = std::chrono::steady_clock;
-  void stop(Clock::time_point now) const;
-  double BuildWork::*part_;
-  BuildTimer* outer_;
-  Clock::time_point begin_;
-};
+void add_time(double BuildWork::*part, std::chrono::nanoseconds took);
+/// Of one of the building thread's parts, `read` to `time`.
+using BuildTimer = PartTimer<double BuildWork::*>;
 
 }  // namespace octavo

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/part_timer.h"
+
 namespace octavo {
 
 /// extents: a plan gets the extents of the shapes, memory, keys. starts: how its kernels are started, from the table or by emission. load: an engine is made of
@@ -20,19 +22,7 @@ inline constexpr std::array<std::string_view, 9> kRunParts{"extents", "starts", 
 /// By RunPart. Thread-safe.
 [[nodiscard]] std::array<double, kRunParts.size()> run_part_seconds();
 
-/// Counts from here to the end of its life. While another one of the same thread lives inside, only that one counts.
-class RunPartTimer {
- public:
-  explicit RunPartTimer(RunPart part);
-  ~RunPartTimer();
-  RunPartTimer(const RunPartTimer&) = delete;
-  RunPartTimer& operator=(const RunPartTimer&) = delete;
-
- private:
-  void stop(std::chrono::steady_clock::time_point now);
-  RunPart part_;
-  RunPartTimer* outer_;
-  std::chrono::steady_clock::time_point begin_;
-};
+void add_time(RunPart part, std::chrono::nanoseconds took);
+using RunPartTimer = PartTimer<RunPart>;
 
 }  // namespace octavo

@@ -11,10 +11,8 @@
 #include <set>
 
 #include "api/check.h"
+#include "api/counted_scene.h"
 #include "cpu/provider.h"
-#include "cuda/emulation/emulated_device.h"
-#include "cuda/emulation/emulated_test.h"
-#include "cuda/provider.h"
 #include "engine/engine.h"
 #include "engine/memory_check.h"
 #include "ir/output_sizes.h"
@@ -27,83 +25,11 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kRoom = 300;
-
-/// Boxes that data keep; a product of matrices and a convolution for each; of those whose best class is good enough, the scores. As import writes it.
-ir::Graph head() {
-  std::string counting;
-  for (std::int64_t i = 0; i < kRoom; ++i) counting += (i == 0 ? "" : ",") + std::to_string(i);
-  auto g = ir::parse(R"(
-graph "head"
-x = input : f32[300,24]
-image = input : f32[300,4,6,6]
-keep = input : f32[300]
-at, n = non_zero keep
-r = gather x at {axis=0}
-w = constant f32[24,40] seed:1
-b = constant f32[40] seed:2
-h = gemm r w b
-a = relu h
-u = constant f32[40,6] seed:3
-y = gemm a u
-s = softmax y {axis=1}
-best = reduce_max s {axes=[1], keepdims=0}
-least = constant f32[] (0.3)
-good = greater best least
-i = constant s64[300] ()" +
-                     counting +
-                     R"()
-there = less i n
-both = and good there
-at2, n2 = non_zero both
-z = gather s at2 {axis=0, counted=[0]}
-q = gather image at {axis=0}
-k = constant f32[8,4,3,3] seed:4
-c = conv q k {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}
-e = relu c
-p = avg_pool e {count_include_pad=0, dilations=[1,1], kernel=[6,6], pads=[0,0,0,0], strides=[1,1]}
-f = reshape p {shape=[300,8]}
-zero = constant f32[] (0)
-mask = constant s64[300,1] ()" +
-                     counting +
-                     R"()
-here = less mask n
-filled = where here f zero
-total = reduce_sum filled {axes=[0], keepdims=0}
-output z
-output s
-output total
-output n2
-output n
-size 0 0 3
-size 1 0 4
-size -2 0 4
-)");
-  EXPECT_TRUE(g) << (g ? "" : g.error().message);
-  return std::move(*g);
-}
-
-std::vector<ir::Tensor> feeds_of_any(const ir::Graph& g, std::uint64_t seed) {
-  std::vector<ir::Tensor> feeds;
-  std::uint32_t state = static_cast<std::uint32_t>(seed) * 2654435761U + 1;
-  for (const ir::ValueId v : g.inputs) {
-    ir::Tensor t(g.type(v));
-    for (float& f : t.mutable_data<float>()) {
-      state = state * 1664525U + 1013904223U;
-      f = static_cast<float>(state >> 8U) / static_cast<float>(1U << 23U) - 1;
-    }
-    feeds.push_back(std::move(t));
-  }
-  return feeds;
-}
-
-std::vector<ir::Tensor> feeds_of(const ir::Graph& g, std::int64_t count, std::uint64_t seed) {
-  std::vector<ir::Tensor> feeds = feeds_of_any(g, seed);
-  auto keep = feeds[2].mutable_data<float>();
-  for (std::int64_t i = 0; i < kRoom; ++i)  // as evenly as it goes
-    keep[static_cast<std::size_t>(i)] = (i + 1) * count / kRoom > i * count / kRoom ? 1.0F : 0.0F;
-  return feeds;
-}
+using testing::difference;
+using testing::feeds_of;
+using testing::feeds_of_any;
+using testing::head;
+using testing::kRoom;
 
 struct Ran {
   std::vector<ir::Tensor> results;      ///< of the model, in their shapes
@@ -152,19 +78,6 @@ Judged judged(engine::Context& context, const std::vector<ir::Tensor>& feeds) {
   for (const auto& f : report->faults) ADD_FAILURE() << engine::describe(f, plan);
   j.elements = report->elements;
   return j;
-}
-
-/// The largest difference, and whether types and shapes are the same.
-double difference(const std::vector<ir::Tensor>& a, const std::vector<ir::Tensor>& b) {
-  double worst = a.size() == b.size() ? 0 : INFINITY;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (a[i].type() != b[i].type()) return INFINITY;
-    for (std::int64_t k = 0; k < a[i].size(); ++k) {
-      const double d = std::abs(a[i].at(k) - b[i].at(k)) / (1 + std::abs(b[i].at(k)));
-      worst = std::max(worst, std::isnan(d) ? INFINITY : d);
-    }
-  }
-  return worst;
 }
 
 TEST(Counted, ResultsAreTheReferencesAndTheWorkFallsWithTheCount) {
@@ -511,129 +424,6 @@ TEST(Counted, ExtentsAreTwoForEachPowerOfTwo) {
   EXPECT_EQ(region::counted_extents(2), (std::vector<std::int64_t>{1}));
   EXPECT_EQ(region::counted_extents(12), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 8}));
   EXPECT_EQ(region::counted_extents(13), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 8, 12}));
-}
-
-class CountedOnGpu : public testing::EmulatedTest {
- protected:
-  void SetUp() override {
-    testing::EmulatedTest::SetUp();
-    device_ = testing::emulated_device();
-    provider_ =
-        cuda::make_provider({"sm_80", 108, 163 * 1024}, [](std::string_view t) -> Result<std::string> { return std::string(t); });
-  }
-  /// A plan with its kernels as texts, which the emulation runs.
-  Result<plan::Planned> planned(const ir::Graph& g) {
-    OCTAVO_TRY(plan::Planned out, plan::make_plan(g, {provider_.get()}, {}));
-    region::Plan* const plan = &out.plan;
-    OCTAVO_CHECK(provider_->finish({&plan, 1}, 1));
-    OCTAVO_CHECK(region::verify(out.plan));
-    return out;
-  }
-  std::unique_ptr<const region::Device> device_;
-  std::unique_ptr<const region::Provider> provider_;
-};
-
-/// Rows of counted regions that a run wrote, seen by what was in the memory before: of each, those that count and those that its last tile has beside them.
-TEST_F(CountedOnGpu, KernelsReadTheCountAndWriteNothingBehindIt) {
-  const ir::Graph g = head();
-  const auto made_plan = planned(g);
-  ASSERT_TRUE(made_plan) << made_plan.error().message;
-  const region::Plan& plan = made_plan->plan;
-  std::set<std::string> ops;
-  for (const region::Region& r : plan.regions) {
-    if (r.count >= 0) ops.insert(ir::name_of(r.stages[0].anchor.op).data());
-  }
-  for (const char* op : {"gather", "conv", "softmax", "avg_pool"}) EXPECT_TRUE(ops.contains(op)) << op;
-  const auto read = region::from_json(region::to_json(plan));
-  ASSERT_TRUE(read) << read.error().message;
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) EXPECT_EQ(read->regions[i].count, plan.regions[i].count);
-  const auto engine = engine::Engine::create(plan, {provider_.get()}, "", {device_.get()});
-  ASSERT_TRUE(engine) << engine.error().message;
-  auto context = engine::Context::create(*engine, 1);
-  ASSERT_TRUE(context) << context.error().message;
-  for (const std::int64_t count : {std::int64_t{300}, std::int64_t{0}, std::int64_t{1}, std::int64_t{150}, std::int64_t{299}}) {
-    const auto feeds = feeds_of(g, count, static_cast<std::uint64_t>(count) + 7);
-    auto want = reference::evaluate(g, feeds);
-    ASSERT_TRUE(want) << want.error().message;
-    std::int64_t regions = 0;
-    const auto poisoned = [](const region::Memory& memory, const region::TensorRef& t) { return memory.at(t); };
-    constexpr std::byte kPoison{0xA5};
-    engine::Observer observer;
-    const auto each = [&](std::size_t i, const auto& f) {
-      const region::Region& r = plan.regions[i];
-      if (r.count < 0) return;
-      const region::TensorRef& t = r.stages.back().stores.front();
-      const auto k = static_cast<std::size_t>(r.stages.back().counted);
-      f(r, t, static_cast<std::size_t>(t.strides[k]) * ir::size_of(t.dtype));
-    };
-    observer.before = [&](std::size_t i, const region::Memory& memory) {
-      each(i, [&](const region::Region& r, const region::TensorRef& t, std::size_t step) {
-        for (const region::Operand& o : r.stages.back().operands) {
-          if (memory.at(o.ref) == memory.at(t)) return;  // in place
-        }
-        std::memset(poisoned(memory, t), static_cast<int>(kPoison), step * static_cast<std::size_t>(region::room_of(r)));
-      });
-    };
-    observer.after = [&](std::size_t i, const region::Memory& memory) {
-      each(i, [&](const region::Region& r, const region::TensorRef& t, std::size_t step) {
-        const std::byte* at = poisoned(memory, t);
-        std::int64_t written = 0;
-        for (std::int64_t row = 0; row < region::room_of(r); ++row) {
-          const std::byte* from = at + static_cast<std::size_t>(row) * step;
-          if (std::any_of(from, from + step, [&](std::byte b) { return b != kPoison; })) written = row + 1;
-        }
-        const std::int64_t extent = region::counted_extent(r, memory);
-        constexpr std::int64_t kTile = 128;
-        EXPECT_GE(written, extent) << r.name << ", " << r.tactic.name();
-        EXPECT_LE(written, (extent + kTile - 1) / kTile * kTile) << r.name << ", " << r.tactic.name();
-        ++regions;
-      });
-    };
-    std::vector<const void*> in;
-    std::vector<void*> out;
-    std::vector<ir::Tensor> results;
-    for (const ir::Tensor& t : feeds) in.push_back(t.bytes().data());
-    for (const auto& b : plan.outputs) results.emplace_back(b.type);
-    for (ir::Tensor& t : results) out.push_back(t.mutable_bytes().data());
-    const Status status = (*context)->run(in, out, &observer);
-    ASSERT_TRUE(status) << status.error().message;
-    ir::cut_results(results, plan.sizes);
-    ir::cut_results(*want, g.sizes);
-    EXPECT_LT(difference(results, *want), 1e-4) << count << " boxes";
-    EXPECT_GE(regions, 5);
-  }
-}
-
-TEST_F(CountedOnGpu, RegionsAreCheckedWhole) {
-  const ir::Graph g = head();
-  const auto made_plan = planned(g);
-  ASSERT_TRUE(made_plan) << made_plan.error().message;
-  const auto engine = engine::Engine::create(made_plan->plan, {provider_.get()}, "", {device_.get()});
-  ASSERT_TRUE(engine) << engine.error().message;
-  const auto report = api::check(*engine, made_plan->graph, feeds_of(g, 20, 5), {});
-  ASSERT_TRUE(report) << report.error().message;
-  EXPECT_TRUE(report->ok()) << report->first_divergence();
-  EXPECT_TRUE(report->complete());
-}
-
-/// A count is what an earlier region of the same device stores; anything else is refused.
-TEST_F(CountedOnGpu, DamagedCountsAreRefused) {
-  const ir::Graph g = head();
-  const auto made_plan = planned(g);
-  ASSERT_TRUE(made_plan) << made_plan.error().message;
-  int tried = 0;
-  for (std::size_t i = 0; i < made_plan->plan.regions.size(); ++i) {
-    if (made_plan->plan.regions[i].count < 0) continue;
-    for (std::size_t b = 0; b < made_plan->plan.buffers.size(); ++b) {
-      region::Plan damaged = made_plan->plan;
-      damaged.regions[i].count = static_cast<region::BufferId>(b);
-      const region::Buffer& buffer = damaged.buffers[b];
-      if (buffer.kind == region::BufferKind::arena && buffer.space == damaged.regions[i].device && buffer.bytes == 8) continue;
-      EXPECT_FALSE(region::verify(damaged)) << damaged.regions[i].name << ", " << buffer.name;
-      ++tried;
-    }
-  }
-  EXPECT_GT(tried, 0);
 }
 
 /// Steps and branches are all computed on a GPU, so their conditions are not counts there; other counts keep their places.

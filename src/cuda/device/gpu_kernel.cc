@@ -13,14 +13,21 @@ namespace {
 using nlohmann::json;
 using region::TensorRef;
 
-/// Every tensor of a region with its name: kind, stage, index.
-void each_tensor(const region::Region& r, const std::function<void(const char*, std::size_t, std::size_t, const TensorRef&)>& f) {
+using ParameterKind = LaunchForm::Parameter::Kind;
+/// By kind: what parameters are called in files.
+constexpr std::string_view kNames[] = {"workspace", "count", "number", "constant", "input", "operand", "store", "weights"};
+std::string_view name_of(ParameterKind kind) {
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+/// Every tensor of a region: kind, stage, index.
+void each_tensor(const region::Region& r, const std::function<void(ParameterKind, std::size_t, std::size_t, const TensorRef&)>& f) {
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const region::Stage& stage = r.stages[s];
-    for (std::size_t k = 0; k < stage.anchor.inputs.size(); ++k) f("input", s, k, stage.anchor.inputs[k]);
-    for (std::size_t k = 0; k < stage.operands.size(); ++k) f("operand", s, k, stage.operands[k].ref);
-    for (std::size_t k = 0; k < stage.stores.size(); ++k) f("store", s, k, stage.stores[k]);
-    if (stage.anchor.weights) f("weights", s, 0, *stage.anchor.weights);
+    for (std::size_t k = 0; k < stage.anchor.inputs.size(); ++k) f(ParameterKind::input, s, k, stage.anchor.inputs[k]);
+    for (std::size_t k = 0; k < stage.operands.size(); ++k) f(ParameterKind::operand, s, k, stage.operands[k].ref);
+    for (std::size_t k = 0; k < stage.stores.size(); ++k) f(ParameterKind::store, s, k, stage.stores[k]);
+    if (stage.anchor.weights) f(ParameterKind::weights, s, 0, *stage.anchor.weights);
   }
 }
 
@@ -69,22 +76,18 @@ class FormReader {
   }
 
   Result<LaunchForm::Parameter> parameter(const json& p) {
-    using Kind = LaunchForm::Parameter::Kind;
-    static constexpr std::pair<std::string_view, Kind> kinds[] = {
-        {"workspace", Kind::workspace}, {"count", Kind::count},     {"number", Kind::number}, {"constant", Kind::constant},
-        {"input", Kind::input},         {"operand", Kind::operand}, {"store", Kind::store},   {"weights", Kind::weights}};
     if (!p.is_array() || p.empty() || !p[0].is_string()) return bad("a parameter is not a list that begins with a name");
     LaunchForm::Parameter out;
     out.image = p[0] == "image";
     const std::size_t name = out.image ? 1 : 0;
     if (p.size() <= name || !p[name].is_string()) return bad("an image's parameter is not a tensor and a number");
     const auto word = p[name].get<std::string>();
-    const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& k) { return k.first == word; });
+    const auto kind = std::find(std::begin(kNames), std::end(kNames), word);
     const std::size_t count = p.size() - name - 1;
-    bool known = kind != std::end(kinds) && count <= out.numbers.size();
+    bool known = kind != std::end(kNames) && count <= out.numbers.size();
     if (known) {
-      out.kind = kind->second;
-      known = count == LaunchForm::count_of(out) && (!out.image || out.kind >= Kind::input);
+      out.kind = static_cast<ParameterKind>(kind - std::begin(kNames));
+      known = count == LaunchForm::count_of(out) && (!out.image || out.kind >= ParameterKind::input);
     }
     if (!known) return bad(fmt::format("parameter {} names no tensor of the region", p.dump()));
     for (std::size_t i = 0; i < count; ++i) {
@@ -139,7 +142,7 @@ class Launches {
   }
 
  private:
-  using Kind = LaunchForm::Parameter::Kind;
+  using Kind = ParameterKind;
   std::int64_t at(LaunchForm::Number i) {
     if (i < numbers_.size()) return numbers_[i];
     missing_ = true;
@@ -231,14 +234,14 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
   for (const RegionKernels::Start& start : kernels.starts) {
     json parameters = json::array();
     for (const Argument& p : start.launch.arguments) {
-      if (p.kind == Argument::Kind::workspace) parameters.push_back({"workspace", p.offset});
-      if (p.kind == Argument::Kind::number) parameters.push_back({"number", p.offset});
-      if (p.kind == Argument::Kind::count) parameters.push_back({"count", p.offset});
-      if (p.kind == Argument::Kind::constant) parameters.push_back({"constant", p.index, p.offset});
+      if (p.kind == Argument::Kind::workspace) parameters.push_back({name_of(ParameterKind::workspace), p.offset});
+      if (p.kind == Argument::Kind::number) parameters.push_back({name_of(ParameterKind::number), p.offset});
+      if (p.kind == Argument::Kind::count) parameters.push_back({name_of(ParameterKind::count), p.offset});
+      if (p.kind == Argument::Kind::constant) parameters.push_back({name_of(ParameterKind::constant), p.index, p.offset});
       if (p.kind != Argument::Kind::buffer) continue;
       json found;
-      each_tensor(region, [&](const char* name, std::size_t s, std::size_t k, const TensorRef& t) {
-        if (t.buffer == p.index && found.is_null()) found = {name, s, k, p.offset - t.offset};
+      each_tensor(region, [&](ParameterKind kind, std::size_t s, std::size_t k, const TensorRef& t) {
+        if (t.buffer == p.index && found.is_null()) found = {name_of(kind), s, k, p.offset - t.offset};
       });
       if (found.is_null())
         return fail(ErrorKind::internal,

@@ -106,7 +106,6 @@ class ChooseFamily final : public ElementFamily {
       return refuse("epilogue", "a program, or several stores", "none, and one store of bytes");
     const std::size_t rank = s.space.size();
     Stage words = words_stage(s, s.stores[0].dtype, false);
-    words.anchor = s.anchor;
     AnchorText anchor;
     anchor.inputs = {a, b};
     const std::string pa = place(a, rank, anchor.numbers), pb = place(b, rank, anchor.numbers);

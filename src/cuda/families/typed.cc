@@ -245,8 +245,6 @@ class TypedFamily final : public ElementFamily {
       return refuse("type of the result", ir::name_of(to), "the kind of the inputs");
 
     Stage stage = raw ? words_stage(s, to, false) : s;
-    stage.anchor = s.anchor;
-    stage.anchor.store_results.clear();
     OCTAVO_TRY(Elements elements, Elements::of(stage, true, {}, 16));
     const bool pairs = stage.space.size() > s.space.size();
     AnchorText anchor;

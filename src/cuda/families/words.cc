@@ -30,6 +30,10 @@ Stage words_stage(const Stage& s, ir::DType type, bool from_operand) {
   Stage out;
   const Words w = words_of(type);
   out.space = s.space, out.open = s.open;
+  if (!from_operand) {
+    out.anchor = s.anchor;
+    out.anchor.store_results.clear();  // the program says it
+  }
   if (w.each == 2) out.space.push_back(2);
   program::Program& p = out.program;
   p.operand_count = from_operand ? 1 : 0;
@@ -56,8 +60,6 @@ Result<MovedStage> moved_stage(const Stage& s, ir::DType type) {
     if (ir::size_of(s.stores[0].dtype) != ir::size_of(type))
       return refuse("type of the store", ir::name_of(s.stores[0].dtype), fmt::format("one as wide as {}", ir::name_of(type)));
     m.stage = words_stage(s, type, false);
-    m.stage.anchor = s.anchor;
-    m.stage.anchor.store_results.clear();
     m.pairs = m.stage.space.size() > s.space.size();
     return m;
   }

@@ -15,7 +15,7 @@ struct Words {
 /// The same elements as words; `pairs`: with a last dimension of two.
 [[nodiscard]] region::TensorRef as_words(const region::TensorRef& ref);
 
-/// A stage's space and stores for words, with a program that stores its accumulator (or operand 0) as it is.
+/// A stage's space and stores for words, with a program that stores its anchor's result as it is, or operand 0, and then no anchor.
 [[nodiscard]] Stage words_stage(const Stage& s, ir::DType type, bool from_operand);
 
 /// Every store takes the operator's first result, in one type: as a network's output and as a part of another tensor, for example.
