@@ -81,7 +81,7 @@ std::span<const ConstView> Context::run(std::span<const ConstView> inputs) {
     std::rotate(found, std::next(found), made.end());
   } else {
     made.push_back({engine, take(engine.impl_->new_context(impl_->threads))});
-    const bool small = engine.impl_->arenas != nullptr && engine.impl_->engine->is_resized();
+    const bool small = engine.impl_->resources != nullptr && engine.impl_->engine->is_resized();
     if (made.size() > (small ? Impl::kMostResized : Impl::kMost)) made.erase(made.begin());
   }
   engine::Context& context = *made.back().context;

@@ -87,7 +87,7 @@ std::shared_ptr<const Engine::Impl> Engine::Impl::from_model(std::vector<std::by
   }
   auto impl = std::make_shared<Impl>();
   impl->about = api::described(model->description());
-  impl->arenas = model->arenas();
+  impl->resources = model->resources();
   impl->model = std::move(model);
   impl->progress = options.progress;
   impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
@@ -158,7 +158,7 @@ Engine Engine::load(const std::string& path, const LoadOptions& options) {
   const int wanted = threads > 0 ? threads : engine::threads_here(loaded.front()->plan());
   if (loaded.size() == 1 && !open) return Engine(Impl::of(std::move(loaded.front()), wanted));
   auto impl = std::make_shared<Impl>();
-  impl->arenas = open ? open->arenas() : std::make_shared<engine::ArenaPool>();
+  impl->resources = open ? open->resources() : std::make_shared<engine::RunResources>();
   impl->threads = wanted;
   impl->device = api::device_of(loaded.front()->plan());
   impl->about = api::described(loaded.front()->about());
@@ -227,7 +227,7 @@ Engine Engine::with_engines(std::span<const std::byte> engines) const {
   if (!impl_->model) raise(ErrorKind::usage, "with_engines: engines belong to a model with open dimensions, and this one has none");
   auto impl = std::make_shared<Impl>();
   impl->model = impl_->model, impl->progress = impl_->progress, impl->threads = impl_->threads;
-  impl->device = impl_->device, impl->about = impl_->about, impl->arenas = impl_->arenas;
+  impl->device = impl_->device, impl->about = impl_->about, impl->resources = impl_->resources;
   impl->loaded = load(engines, impl_->threads).impl_->all();
   return Engine(std::move(impl));
 }
@@ -258,15 +258,15 @@ void Engine::trim() const {
       handle->idle.clear();
     }
   }
-  if (impl_->arenas) impl_->arenas->trim();
+  if (impl_->resources) impl_->resources->trim();
 }
 
 MemoryUse Engine::memory() const {
   MemoryUse use = api::memory_of(impl_->all(), impl_->threads);
-  if (impl_->arenas) {
-    use.working = impl_->arenas->largest();
+  if (impl_->resources) {
+    use.working = impl_->resources->arenas.largest();
     if (impl_->model) use.working_most = impl_->model->most_arena_bytes();
-    use.held = impl_->arenas->held();
+    use.held = impl_->resources->arenas.held();
     return use;
   }
   const std::lock_guard lock(fork_safe_mutex());

@@ -63,7 +63,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   int threads = 1;
   std::string device = "cpu";
   /// Of all engines of an open model; null: contexts have arenas of their own.
-  std::shared_ptr<engine::ArenaPool> arenas;
+  std::shared_ptr<engine::RunResources> resources;
 
   // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;
@@ -127,14 +127,14 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     auto& h = built[e.get()];
     if (!h) {
       auto made = of(e, threads);
-      made->arenas = arenas;
+      made->resources = resources;
       h = std::move(made);
     }
     return h;
   }
 
   [[nodiscard]] Result<std::unique_ptr<engine::Context>> new_context(int of_threads) const {
-    return engine::Context::create(engine, of_threads, nullptr, arenas);
+    return engine::Context::create(engine, of_threads, nullptr, resources);
   }
 
   /// Calls `f` with an idle context, or a new one.

@@ -229,10 +229,10 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
   } catch (const json::exception& e) {
     return bad(file, e.what());
   }
-  m->arenas_ = std::make_shared<engine::ArenaPool>(m->most_arena_bytes());
+  m->resources_ = std::make_shared<engine::RunResources>(m->most_arena_bytes());
   for (const Donor& donor : m->donors_) {
     for (const auto& resizer : donor.resizers) {
-      if (resizer != nullptr) resizer->expect_arenas(m->arenas_->devices());
+      if (resizer != nullptr) resizer->expect_arenas(m->resources_->devices);
     }
   }
   return m;

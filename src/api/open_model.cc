@@ -301,7 +301,7 @@ OpenModel::Donor OpenModel::donor_of(const PipelineOptions& options, const Shape
       out.bases.back() = base = std::move(made->engine);
     }
     if (auto made = Resizer::create(**session, like, inputs_, ranges_, shapes, std::move(base), decided)) {
-      (*made)->expect_arenas(arenas_->devices());
+      (*made)->expect_arenas(resources_->devices);
       out.resizers.back() = std::move(*made);
     } else {
       out.why_planned = made.error().message;

@@ -23,7 +23,7 @@
 #include "api/shapes.h"
 #include "base/fork.h"
 #include "base/result.h"
-#include "engine/arena_pool.h"
+#include "engine/run_resources.h"
 #include "engine/source.h"
 #include "onnx/import/import.h"
 
@@ -102,7 +102,7 @@ class OpenModel {
   /// The plans that were tuned, of a file in its order.
   [[nodiscard]] engine::Engines tuned() const;
   /// Of all contexts of its engines.
-  [[nodiscard]] const std::shared_ptr<engine::ArenaPool>& arenas() const { return arenas_; }
+  [[nodiscard]] const std::shared_ptr<engine::RunResources>& resources() const { return resources_; }
   /// Bytes of the arenas of one run for the largest shapes of the range; 0: not known.
   [[nodiscard]] std::size_t most_arena_bytes() const;
   /// Waits until the thread of Late::background has nothing left to do.
@@ -165,7 +165,7 @@ class OpenModel {
   mutable std::shared_ptr<const Session> session_;
   std::shared_ptr<const engine::ModelSource> source_;  ///< of a file that holds its model
   std::string file_;                                   ///< the name of the engine file; empty: of a model
-  std::shared_ptr<engine::ArenaPool> arenas_ = std::make_shared<engine::ArenaPool>();
+  std::shared_ptr<engine::RunResources> resources_ = std::make_shared<engine::RunResources>();
   std::shared_ptr<const std::vector<std::byte>> bytes_;
   PipelineOptions options_;
   onnx::Description description_;

@@ -9,7 +9,7 @@
 
 namespace octavo::cpu {
 
-std::vector<AxisPhase> Window::phases() const {
+std::vector<AxisPhase> WindowAxis::phases() const {
   std::vector<AxisPhase> list;
   const std::int64_t n = transposed ? std::min(stride, out) : 1;
   for (std::int64_t p = 0; p < n; ++p) {
@@ -49,7 +49,7 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
   const auto size = element_bytes(x);
   im.xn = x.strides[0] * size;
   im.xc = x.strides[1] * size;
-  Window* const windows[] = {&im.depth, &im.height, &im.width};
+  WindowAxis* const windows[] = {&im.depth, &im.height, &im.width};
   int* const dims[] = {&im.d, &im.h, &im.w};
   std::int64_t* const steps[] = {&im.xd, &im.xh, &im.xw};
   for (std::size_t k = 0; k < spatial; ++k) {
@@ -64,7 +64,7 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
     *dims[slot] = static_cast<int>(2 + k);
     *steps[slot] = x.strides[2 + k] * size;
   }
-  const auto single = [](const Window& one) { return one.in == 1 && one.out == 1 && one.kernel == 1 && one.pad == 0; };
+  const auto single = [](const WindowAxis& one) { return one.in == 1 && one.out == 1 && one.kernel == 1 && one.pad == 0; };
   if (im.batch > 1 && single(im.depth) && single(im.height) && single(im.width)) {
     std::swap(im.n, im.w);
     std::swap(im.xn, im.xw);

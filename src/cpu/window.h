@@ -19,7 +19,7 @@ struct AxisPhase {
   std::vector<Tap> taps;  ///< by ascending shift
 };
 /// One spatial dimension.
-struct Window {
+struct WindowAxis {
   std::int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad = 0;
   bool transposed = false;
   [[nodiscard]] std::vector<AxisPhase> phases() const;
@@ -28,7 +28,7 @@ struct Window {
 /// Dimensions of an image-like stage, as positions in Stage::space; -1: absent (extent 1). Up to three spatial dimensions.
 struct Image {
   int n = -1, c = -1, d = -1, h = -1, w = -1;
-  Window depth, height, width;
+  WindowAxis depth, height, width;
   /// Strides of input 0 in bytes along n, c, d, h, w; 0 where absent.
   std::int64_t xn = 0, xc = 0, xd = 0, xh = 0, xw = 0;
   std::int64_t batch = 1;

@@ -45,23 +45,11 @@ void ArenaPool::give(AlignedBytes arena) {
   idle_.insert(at, std::move(arena));
 }
 
-ArenaPool& ArenaPool::scratch() {
-  const std::lock_guard lock(fork_safe_mutex());
-  if (scratch_ == nullptr) scratch_ = std::make_unique<ArenaPool>();
-  return *scratch_;
-}
-
 void ArenaPool::trim() {
-  threads_.trim();
-  devices_.trim();
-  std::vector<AlignedBytes> gone, also_gone;
+  std::vector<AlignedBytes> gone;  // declared first: the system gets memory back when the lock is free again
   const std::lock_guard lock(fork_safe_mutex());
-  const auto empty = [](ArenaPool& pool, std::vector<AlignedBytes>& to) {
-    for (const AlignedBytes& a : pool.idle_) pool.held_ -= a.size();
-    to.swap(pool.idle_);
-  };
-  empty(*this, gone);
-  if (scratch_ != nullptr) empty(*scratch_, also_gone);
+  for (const AlignedBytes& a : idle_) held_ -= a.size();
+  gone.swap(idle_);
 }
 
 std::size_t ArenaPool::held() const {

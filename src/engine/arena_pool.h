@@ -1,70 +1,39 @@
-// Arenas, and threads, that the contexts of several engines of one model take for the time of a run, so that a new shape finds memory whose pages are there.
+// Arenas that the contexts of several engines of one model take for the time of a run, so that a new shape finds memory whose pages are there.
 #pragma once
 
 #include <cstddef>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "engine/aligned.h"
-#include "engine/device_arenas.h"
-#include "engine/thread_pools.h"
+#include "engine/lease.h"
 
 namespace octavo::engine {
 
 /// As many arenas as there are runs at the same time, each as large as the largest shape that it has served. Any thread may take and give.
 class ArenaPool {
  public:
-  /// What one run has until it ends.
-  class Lease {
-   public:
-    Lease() = default;
-    Lease(ArenaPool* pool, AlignedBytes arena) : pool_(pool), arena_(std::move(arena)) {}
-    Lease(Lease&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), arena_(std::move(other.arena_)) {}
-    Lease& operator=(Lease&& other) noexcept {
-      std::swap(pool_, other.pool_), std::swap(arena_, other.arena_);
-      return *this;
-    }
-    ~Lease() {
-      if (pool_ != nullptr) pool_->give(std::move(arena_));
-    }
-    [[nodiscard]] std::byte* data() const { return arena_.data(); }
-
-   private:
-    ArenaPool* pool_ = nullptr;
-    AlignedBytes arena_;
-  };
-
+  using Lease = engine::Lease<ArenaPool, AlignedBytes>;
   /// `most`: no arena grows beyond it unless a run needs more; 0: not known.
   explicit ArenaPool(std::size_t most = 0) : most_(most) {}
 
   /// An idle arena of at least `bytes`. Where none is large enough the largest idle one is replaced by one that is half as large again, so that growing
   /// shapes seldom meet new memory. What it holds is of any earlier run. Throws std::bad_alloc.
   [[nodiscard]] Lease take(std::size_t bytes);
-  /// Gives idle arenas back to the system, and ends idle threads.
+  /// Gives idle arenas back to the system.
   void trim();
-
-  /// Another pool beside this one: of memory that the threads of a run work in. Its bytes are not among those of this pool; `trim` is for both.
-  [[nodiscard]] ArenaPool& scratch();
-  /// The threads of these runs.
-  [[nodiscard]] ThreadPools& threads() { return threads_; }
-  /// Their arenas on other devices. `trim` is for these too.
-  [[nodiscard]] DeviceArenas& devices() { return devices_; }
 
   [[nodiscard]] std::size_t held() const;     ///< bytes, of idle arenas and of those that runs have
   [[nodiscard]] std::size_t largest() const;  ///< bytes that one run has asked for so far, at most
   [[nodiscard]] std::size_t most() const { return most_; }
 
  private:
+  friend Lease;
   void give(AlignedBytes arena);
 
   const std::size_t most_;
   // Under fork_safe_mutex():
   std::vector<AlignedBytes> idle_;  ///< the smallest first
   std::size_t held_ = 0, largest_ = 0;
-  std::unique_ptr<ArenaPool> scratch_;
-  ThreadPools threads_;
-  DeviceArenas devices_;
 };
 
 }  // namespace octavo::engine

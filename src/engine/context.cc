@@ -82,7 +82,7 @@ int threads_here(const region::Plan& plan) {
 }
 
 Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads, SharedMemory* shared,
-                                                 std::shared_ptr<ArenaPool> pool) {
+                                                 std::shared_ptr<RunResources> resources) {
   std::unique_ptr<Context> c(new Context);
   c->engine_ = std::move(engine);
   const Engine& e = *c->engine_;
@@ -98,15 +98,15 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   // A plan without a kernel for threads starts none: that is part of the first run of every new shape.
   const bool of_threads = std::any_of(host.begin(), host.end(), [](const auto* kernel) { return kernel != nullptr; });
   const int wanted = threads == 0 ? region::threads_of(plan) : threads;
-  if (plan.devices.size() > 1) c->device_pool_ = std::exchange(pool, nullptr);
+  if (plan.devices.size() > 1) c->device_resources_ = std::exchange(resources, nullptr);
   OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), std::move(shorter), of_threads ? wanted : std::min(wanted, 1),
-                                            e.core_load(), pool != nullptr));
+                                            e.core_load(), resources != nullptr));
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);
   const std::size_t arena_stride = c->arena_stride_ = round_up(arena_bytes);
-  if (pool != nullptr) {
-    c->pool_ = std::move(pool);
+  if (resources != nullptr) {
+    c->resources_ = std::move(resources);
   } else {
     const bool there = shared != nullptr && shared->arena != nullptr && shared->arena->size() >= lanes * arena_stride;
     try {
@@ -128,7 +128,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       if (plan.regions[i].device != static_cast<DeviceId>(d)) own[i] = nullptr;
     }
     OCTAVO_TRY(c->executors_[d], device.executor(plan, own));
-    if (c->device_pool_ != nullptr) continue;
+    if (c->device_resources_ != nullptr) continue;
     OCTAVO_TRY(c->device_arenas_[d], device.allocate(static_cast<std::size_t>(plan.devices[d].arena_bytes)));
     c->device_at_[d] = c->device_arenas_[d]->address();
   }
@@ -142,7 +142,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       if (plan.buffers[i].kind == BufferKind::constant) base[i] = e.constant_address(static_cast<region::BufferId>(i));
     }
   }
-  if (c->arena_at_ != nullptr && c->device_pool_ == nullptr) c->place_buffers();
+  if (c->arena_at_ != nullptr && c->device_resources_ == nullptr) c->place_buffers();
   c->skipped_.resize(plan.regions.size());
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     if (!region::is_transfer(plan.regions[i], plan)) continue;
@@ -179,16 +179,16 @@ void Context::place_buffers() {
 
 /// Arenas on other devices for this run, unless it has them.
 Status Context::rent_devices() {
-  if (device_pool_ == nullptr) return {};
+  if (device_resources_ == nullptr) return {};
   const region::Plan& plan = engine_->plan();
   bool moved = false;
   for (std::size_t d = 1; d < plan.devices.size(); ++d) {
-    if (device_leases_[d].address() != nullptr) continue;
+    if (device_leases_[d]->address() != nullptr) continue;
     OCTAVO_TRY(device_leases_[d],
-               device_pool_->devices().take(engine_->device(static_cast<DeviceId>(d)),
-                                            static_cast<std::size_t>(plan.devices[d].arena_bytes), device_at_[d]));
-    moved = moved || device_at_[d] != device_leases_[d].address();
-    device_at_[d] = device_leases_[d].address();
+               device_resources_->devices.take(engine_->device(static_cast<DeviceId>(d)),
+                                               static_cast<std::size_t>(plan.devices[d].arena_bytes), device_at_[d]));
+    moved = moved || device_at_[d] != device_leases_[d]->address();
+    device_at_[d] = device_leases_[d]->address();
   }
   if (moved) place_buffers();
   return {};
@@ -204,21 +204,21 @@ void Context::give_devices() {
   }
 }
 
-/// An arena of the pool, scratch and threads for this run.
+/// An arena, scratch and threads for this run.
 Status Context::rent() {
   OCTAVO_CHECK(rent_devices());
-  if (pool_ == nullptr) return {};
+  if (resources_ == nullptr) return {};
   try {
-    lease_ = pool_->take(arena_bytes());
-    scratch_lease_ = pool_->scratch().take(host_->scratch_bytes());
-    OCTAVO_TRY(threads_lease_, pool_->threads().take(host_->threads()));
+    lease_ = resources_->arenas.take(arena_bytes());
+    scratch_lease_ = resources_->scratch.take(host_->scratch_bytes());
+    OCTAVO_TRY(threads_lease_, resources_->threads.take(host_->threads()));
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::io, fmt::format("run: no memory for {} arenas of {} bytes and {} bytes of scratch", memory_.size(),
                                            arena_stride_, host_->scratch_bytes()));
   }
-  host_->lend(scratch_lease_.data(), threads_lease_.get());
-  if (lease_.data() != arena_at_) {
-    arena_at_ = lease_.data();
+  host_->lend(scratch_lease_->data(), threads_lease_->get());
+  if (lease_->data() != arena_at_) {
+    arena_at_ = lease_->data();
     place_buffers();
   }
   return {};

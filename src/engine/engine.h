@@ -11,9 +11,9 @@
 
 #include "base/result.h"
 #include "engine/aligned.h"
-#include "engine/arena_pool.h"
 #include "engine/file.h"
 #include "engine/host_executor.h"
+#include "engine/run_resources.h"
 #include "engine/source.h"
 #include "engine/thread_pool.h"
 #include "region/device.h"
@@ -170,11 +170,11 @@ struct Address {
 class Context {
  public:
   /// `threads` of the host, 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several
-  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there. `pool`: arenas of
-  /// other devices are of the pool for the time of a run, or from the first run in a caller's stream on until the context goes. Of plans that run on the host alone, each run takes its arena and its threads from there and gives them back; what an arena holds between runs is anything.
+  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there. `resources`: arenas of
+  /// other devices are taken there for the time of a run, or from the first run in a caller's stream on until the context goes. Of plans that run on the host alone, each run takes its arena and its threads from there and gives them back; what an arena holds between runs is anything.
   [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0,
                                                                SharedMemory* shared = nullptr,
-                                                               std::shared_ptr<ArenaPool> pool = nullptr);
+                                                               std::shared_ptr<RunResources> resources = nullptr);
 
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
   /// aligned to their element size, exactly as many bytes; outputs overlap nothing. The outputs that say sizes of others, which are last
@@ -255,9 +255,9 @@ class Context {
   std::unique_ptr<HostExecutor> host_;
   std::vector<std::unique_ptr<region::Executor>> executors_;          ///< by DeviceId; of the host: null
   std::vector<std::unique_ptr<region::DeviceMemory>> device_arenas_;  ///< by DeviceId
-  std::shared_ptr<AlignedBytes> arena_;                               ///< null with a pool
-  std::shared_ptr<ArenaPool> pool_;
-  std::shared_ptr<ArenaPool> device_pool_;          ///< of arenas of other devices; null: device_arenas_
+  std::shared_ptr<AlignedBytes> arena_;                               ///< null with resources_
+  std::shared_ptr<RunResources> resources_;
+  std::shared_ptr<RunResources> device_resources_;  ///< of arenas of other devices; null: device_arenas_
   std::vector<DeviceArenas::Lease> device_leases_;  ///< by DeviceId, during a run
   std::vector<std::byte*> device_at_;               ///< by DeviceId: where its arena was last
   bool keeps_devices_ = false;     ///< device_leases_ stay: nobody waits for the end of a run here, or something went wrong in one

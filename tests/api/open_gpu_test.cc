@@ -98,14 +98,14 @@ TEST_F(OpenGpu, ShapesOfTheRangeAllocateNoMemoryOfTheGpu) {
   const auto resizer =
       Resizer::create(**session, options(), *inputs, up_to(32), images(4), base->engine, base->decided, {gpu.provider.get()});
   ASSERT_TRUE(resizer) << resizer.error().message;
-  const auto arenas = std::make_shared<engine::ArenaPool>();
-  (*resizer)->expect_arenas(arenas->devices());
+  const auto resources = std::make_shared<engine::RunResources>();
+  (*resizer)->expect_arenas(resources->devices);
   const int before = told.allocations;
   std::vector<std::unique_ptr<engine::Context>> contexts;
   for (const std::int64_t n : {3, 32, 1, 17}) {
     const auto resized = (*resizer)->at(images(n));
     ASSERT_TRUE(resized) << resized.error().message;
-    auto pooled = engine::Context::create(*resized, 1, nullptr, arenas);
+    auto pooled = engine::Context::create(*resized, 1, nullptr, resources);
     ASSERT_TRUE(pooled) << pooled.error().message;
     const auto given = api::random_inputs((*resized)->plan(), static_cast<unsigned>(n));
     const auto got = api::run(**pooled, given), again = api::run(**pooled, given);

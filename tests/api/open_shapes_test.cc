@@ -137,7 +137,7 @@ TEST(OpenShapes, HundredsOfShapesAreKeptAndShareThreads) {
       ASSERT_TRUE(engine) << engine.error().message;
       resized += !again && (*engine)->is_resized() ? 1 : 0;
       if (again) continue;
-      auto context = engine::Context::create(*engine, 3, nullptr, model.arenas());
+      auto context = engine::Context::create(*engine, 3, nullptr, model.resources());
       ASSERT_TRUE(context);
       ASSERT_TRUE(api::run(**context, api::random_inputs((*engine)->plan(), 1)));
       contexts.push_back(std::move(*context));

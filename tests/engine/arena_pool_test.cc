@@ -16,7 +16,7 @@ TEST(ArenaPool, OneRunAtATimeHasOneArenaOfTheLargest) {
   for (const std::size_t bytes : {1000U, 200U, 1000U}) {
     const auto lease = pool.take(bytes);
     EXPECT_EQ(pool.held(), 1000U);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lease.data()) % kAlignment, 0U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lease->data()) % kAlignment, 0U);
   }
   { const auto grown = pool.take(1100); }
   EXPECT_EQ(pool.held(), 1500U);  // half as large again
@@ -35,7 +35,7 @@ TEST(ArenaPool, RunsAtTheSameTimeHaveArenasOfTheirOwn) {
   ArenaPool pool;
   {
     const auto a = pool.take(1000), b = pool.take(500);
-    EXPECT_NE(a.data(), b.data());
+    EXPECT_NE(a->data(), b->data());
     EXPECT_EQ(pool.held(), 1500U);
   }
   const auto small = pool.take(400);  // the smallest that is large enough
@@ -74,9 +74,9 @@ TEST(ArenaPool, FourThreads) {
       for (int i = 0; i < 200; ++i) {
         const std::size_t bytes = std::size_t{1} << (random() % 23);
         const auto lease = pool.take(bytes);
-        std::memset(lease.data(), t, bytes);
+        std::memset(lease->data(), t, bytes);
         std::this_thread::yield();
-        wrong += lease.data()[0] == std::byte(t) && lease.data()[bytes - 1] == std::byte(t) ? 0 : 1;
+        wrong += lease->data()[0] == std::byte(t) && lease->data()[bytes - 1] == std::byte(t) ? 0 : 1;
         if (i % 50 == 0) pool.trim();
       }
     });

@@ -94,7 +94,7 @@ class PoolKernel final : public Kernel, public region::CountedTasks {
   struct Range {
     std::int64_t first, last, counted;
   };
-  static Range range_of(const Window& w, std::int64_t o, std::int64_t end_pad, bool include_pad) {
+  static Range range_of(const WindowAxis& w, std::int64_t o, std::int64_t end_pad, bool include_pad) {
     const std::int64_t origin = o * w.stride - w.pad;
     const std::int64_t first = origin >= 0 ? 0 : (-origin + w.dilation - 1) / w.dilation;
     const auto below = [&](std::int64_t limit) {  // positions whose input index is below `limit`

@@ -110,7 +110,7 @@ Result<WinogradSetting> winograd_setting(const Request& q) {
   WinogradSetting t{x, *s.anchor.weights, Constant(*s.anchor.weights, q.plan), s, {}, q.isa};
   OCTAVO_TRY(t.image, Image::of(s, {3, 3}));
   const Image& im = t.image;
-  for (const Window* d : {&im.height, &im.width}) {
+  for (const WindowAxis* d : {&im.height, &im.width}) {
     if (d->stride != 1 || d->dilation != 1)
       return refuse("stride and dilation", fmt::format("{} and {}", d->stride, d->dilation), "1 and 1");
   }

@@ -286,7 +286,7 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
   /// The row tile's input rows, padded with the zero point on all sides that the taps reach.
   void copy_rows(const region::Memory& memory, const Phase& ph, const TaskItem& task, std::byte* to) const {
     const auto& x = plan_.streams.input;
-    const ConvShape& s = plan_.shape;
+    const Conv2d& s = plan_.shape;
     const std::byte* image = memory.at(x) + plan_.bytes(task.image * x.strides[0]);
     const std::int64_t first = ph.first_row(task.row_tile), rows = ph.rows_of(task.row_tile);
     const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), count = ph.strip_rows(rows);

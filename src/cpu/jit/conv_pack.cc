@@ -30,7 +30,7 @@ Result<std::vector<ir::Tensor>> pack_floats(const ConvSetting& conv, ir::DType t
   ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::f32, {conv.init_count});
   auto* wp = weights.mutable_data<Weight>().data();
   auto* ip = init.mutable_data<float>().data();
-  const ConvShape& s = conv.shape;
+  const Conv2d& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;
   for (const Phase& ph : conv.phases) {
     const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
@@ -59,7 +59,7 @@ Result<std::vector<ir::Tensor>> pack_codes(const ConvSetting& conv, ir::DType ty
   ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::s32, {conv.init_count});
   auto wp = weights.mutable_data<Weight>();
   auto ip = init.mutable_data<std::int32_t>();
-  const ConvShape& s = conv.shape;
+  const Conv2d& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
   OCTAVO_TRY(const std::vector<std::int32_t> bias, conv.bias.values<std::int32_t>(conv.shape.o));
   std::vector<LineBlock> lines;

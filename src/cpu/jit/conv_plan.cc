@@ -54,7 +54,7 @@ bool inside(const Axis& a, std::int64_t size) {
 
 /// How many groups to compute as one dense group with zero weights between them: small groups leave lanes empty otherwise.
 /// Floats stay apart: a product of zero and infinity would reach a group that has no infinity.
-std::int64_t choose_merge(const ConvShape& s, Dots dots) {
+std::int64_t choose_merge(const Conv2d& s, Dots dots) {
   if (of_floats(dots)) return 1;
   std::int64_t best = 1;
   double best_cost = 1e300;
@@ -126,12 +126,12 @@ bool one_line(const ConvSetting& p, std::int64_t x_pixel, bool padded, const Pha
 
 }  // namespace
 
-double ConvShape::macs() const {
+double Conv2d::macs() const {
   const std::int64_t pixels = transposed ? h * w : out_h * out_w;
   return static_cast<double>(n * pixels * o) * static_cast<double>(ic() * kh * kw);
 }
 
-std::int64_t ConvShape::weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const {
+std::int64_t Conv2d::weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const {
   if (!transposed) return ((out * ic() + in) * kh + y) * kw + x;
   const std::int64_t g = out / oc();
   return (((g * ic() + in) * oc() + out % oc()) * kh + y) * kw + x;
@@ -140,7 +140,7 @@ std::int64_t ConvShape::weight_index(std::int64_t out, std::int64_t in, std::int
 namespace {
 
 /// One stage, constant dense weights, two spatial dimensions.
-Reasons read_anchor(const region::Region& region, ConvShape& s) {
+Reasons read_anchor(const region::Region& region, Conv2d& s) {
   if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const auto& stage = region.stages.front();
   const auto& a = stage.anchor;
@@ -156,7 +156,7 @@ Reasons read_anchor(const region::Region& region, ConvShape& s) {
 }
 
 /// Shapes and attributes, whatever the types; weights are dense.
-Reasons read_shape(const region::Region& region, ConvShape& s) {
+Reasons read_shape(const region::Region& region, Conv2d& s) {
   const auto& stage = region.stages.front();
   const auto& a = stage.anchor;
   const auto& x = a.inputs.front();
@@ -178,7 +178,7 @@ Reasons read_shape(const region::Region& region, ConvShape& s) {
 
 }  // namespace
 
-Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros) {
+Reasons read_conv(const region::Region& region, Conv2d& s, bool weight_zeros) {
   if (region.stages.size() == 1 && !region.stages.front().anchor.integer) return unmet("products", "float", "integer");
   if (auto why = read_anchor(region, s); !why.empty()) return why;
   const auto& a = region.stages.front().anchor;
@@ -195,7 +195,7 @@ Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros)
   return read_shape(region, s);
 }
 
-Reasons read_float_conv(const region::Region& region, ConvShape& s, ir::DType type) {
+Reasons read_float_conv(const region::Region& region, Conv2d& s, ir::DType type) {
   if (region.stages.size() == 1 && region.stages.front().anchor.integer) return unmet("products", "integer", "float");
   if (auto why = read_anchor(region, s); !why.empty()) return why;
   const auto& a = region.stages.front().anchor;
@@ -224,7 +224,7 @@ Block block_at(std::int64_t first, std::int64_t channels, int lanes) {
   return b;
 }
 
-RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads,
+RowTasks split_rows(const Conv2d& s, std::int64_t together, std::int64_t blocks, double seconds, int threads,
                     const CodeOptions& options) {
   RowTasks t{s.n * s.out_h, 1};
   if (threads <= 1 || seconds < 2e-6) return t;
@@ -310,7 +310,7 @@ Result<ConvSetting> match_conv(const region::Region& region, const region::Plan&
   if (floats && p.shape.groups > 1 && p.shape.ic() == 1 && p.shape.oc() == 1)
     return refuse("channels a group", "1 to 1", "more: lanes are channels of one group");
   p.halves = pairs ? 1 : weight_halves(p.weight_zero);
-  const ConvShape& s = p.shape;
+  const Conv2d& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
   p.zero = floats ? 0 : x.quantizer->zero_point.front();
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&

@@ -19,7 +19,7 @@
 namespace octavo::cpu::jit {
 
 /// A convolution as written: conv or conv_transpose, 2-D.
-struct ConvShape {
+struct Conv2d {
   bool transposed = false;
   std::int64_t n = 1, c = 1, h = 1, w = 1, o = 1, out_h = 1, out_w = 1;
   std::int64_t groups = 1, kh = 1, kw = 1;
@@ -33,9 +33,9 @@ struct ConvShape {
 };
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
 /// `weight_zeros`: or with such as weights in two halves can have (ConvSetting::halves).
-[[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
+[[nodiscard]] Reasons read_conv(const region::Region& region, Conv2d& shape, bool weight_zeros = false);
 /// The same for a convolution of floats: data and weights of `type`, f32 or bf16.
-[[nodiscard]] Reasons read_float_conv(const region::Region& region, ConvShape& shape, ir::DType type = ir::DType::f32);
+[[nodiscard]] Reasons read_float_conv(const region::Region& region, Conv2d& shape, ir::DType type = ir::DType::f32);
 
 /// 2 where the weights have zero points (ConvSetting::halves), else 1.
 [[nodiscard]] int weight_halves(const std::vector<std::int32_t>& zero);
@@ -74,15 +74,14 @@ struct RowTasks {
   std::int64_t rows = 1;
   int count = 1;
 };
-[[nodiscard]] RowTasks split_rows(const ConvShape& shape, std::int64_t together, std::int64_t blocks, double seconds, int threads,
+[[nodiscard]] RowTasks split_rows(const Conv2d& shape, std::int64_t together, std::int64_t blocks, double seconds, int threads,
                                   const CodeOptions& options);
 /// What a depthwise convolution could do otherwise: other numbers of rows than the usual ones, and how it is divided.
 [[nodiscard]] std::vector<region::Parameters> depthwise_variants(const RowTasks& tasks, std::int64_t rows,
                                                                  const std::vector<std::int64_t>& others, const CodeOptions& usual);
 /// Calls f(image, first row, rows, block) for all calls of the tasks [begin, end).
 template <class F>
-void each_call(const RowTasks& tasks, const ConvShape& s, std::int64_t together, std::int64_t blocks, int begin, int end,
-               const F& f) {
+void each_call(const RowTasks& tasks, const Conv2d& s, std::int64_t together, std::int64_t blocks, int begin, int end, const F& f) {
   if (tasks.rows == 0) {
     const std::int64_t steps = (s.out_h + together - 1) / together, calls = s.n * steps * blocks;
     for (std::int64_t u = calls * begin / tasks.count; u < calls * end / tasks.count; ++u) {
@@ -189,7 +188,7 @@ struct Phase {
 };
 
 struct ConvSetting {
-  ConvShape shape;
+  Conv2d shape;
   Dots dots = Dots::vnni;
   CodeOptions options;
   bool divides = false;  ///< the program has a division

@@ -185,7 +185,7 @@ class DepthwiseKernel final : public region::HostKernel {
   void run_strip(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t first, std::int64_t columns,
                  const Block& block, const StripCode& code, std::byte* strip) const {
     const auto& x = d_.streams.input;
-    const ConvShape& s = d_.shape;
+    const Conv2d& s = d_.shape;
     const Columns c = input_range(first, columns);
     const auto column_bytes = static_cast<std::size_t>(block.vectors) * 64;
     const std::byte* corner = memory.at(x) + image * x.strides[0] + block.first_channel + c.from * x.strides[3];
@@ -246,7 +246,7 @@ int DepthwiseSetting::most_columns(std::int64_t tile_rows, int vectors) {
 Result<DepthwiseSetting> match_depthwise(const region::Region& region, const region::Plan& plan, const CodeOptions& options) {
   DepthwiseSetting d;
   if (auto why = read_conv(region, d.shape, true); !why.empty()) return refuse(std::move(why));
-  const ConvShape& s = d.shape;
+  const Conv2d& s = d.shape;
   if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
   if (s.kh * s.kw > 121) return refuse("kernel taps", s.kh * s.kw, "at most 121");
@@ -289,7 +289,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& d) {
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), init(ir::DType::s32, {d.init_count});
   auto* wp = weights.mutable_data<std::int8_t>().data();
   auto* ip = init.mutable_data<std::int32_t>().data();
-  const ConvShape& s = d.shape;
+  const Conv2d& s = d.shape;
   for (const Block& b : d.blocks) {
     std::int8_t* to = wp + b.weights;
     for (std::int64_t q = 0; q < d.quads; ++q) {

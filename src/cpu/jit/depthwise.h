@@ -20,7 +20,7 @@
 namespace octavo::cpu::jit {
 
 struct DepthwiseSetting {
-  ConvShape shape;
+  Conv2d shape;
   CodeOptions options;
   bool divides = false;  ///< the program has a division
   Streams streams;

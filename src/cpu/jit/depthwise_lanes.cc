@@ -48,7 +48,7 @@ class DepthwiseLanesKernel final : public region::HostKernel {
   };
 
   void generate(bool vbmi) {
-    const ConvShape& s = d_.shape;
+    const Conv2d& s = d_.shape;
     ConstantPool pool(code_, d_.epilogue.lanes);
     std::map<DepthwiseLanesTile, std::size_t> made;
     struct Planned {
@@ -109,7 +109,7 @@ class DepthwiseLanesKernel final : public region::HostKernel {
 
   void run_row(const region::Memory& memory, std::int64_t image, std::int64_t y, std::size_t b) const {
     const auto& x = d_.streams.input;
-    const ConvShape& s = d_.shape;
+    const Conv2d& s = d_.shape;
     const Block& block = d_.blocks[b];
     const std::byte* channels = memory.at(x) + (image * x.strides[0] + block.first_channel) * d_.element();
     const std::int64_t row = y * s.stride[0] - s.pads[0];
@@ -164,7 +164,7 @@ Result<DepthwiseLanesSetting> match_depthwise_lanes(const region::Region& region
   const ir::DType type = d.bf16 ? ir::DType::bf16 : ir::DType::f32;
   if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape, type); !why.empty())
     return refuse(std::move(why));
-  const ConvShape& s = d.shape;
+  const Conv2d& s = d.shape;
   if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
   if (s.kw > kMostKernelColumns) return refuse("kernel columns", s.kw, fmt::format("at most {}", kMostKernelColumns));

@@ -25,7 +25,7 @@ struct TapRange {
 };
 
 struct DepthwiseLanesSetting {
-  ConvShape shape;
+  Conv2d shape;
   CodeOptions options;
   bool divides = false;  ///< the program has a division
   Streams streams;

@@ -22,7 +22,7 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesSetting& d, cons
   c.add(x, c.ptr[c.rdi + kX]);
   start_accumulators(c, tile, true, w);
   c.mov(w, c.ptr[c.rdi + kWeights]);
-  const ConvShape& s = d.shape;
+  const Conv2d& s = d.shape;
   const auto kw = static_cast<int>(s.kw);
   const auto taps = [&](int p) { return t.clipped.empty() ? TapRange{0, s.kw} : t.clipped[static_cast<std::size_t>(p)]; };
   const int weights = tile.accs(), inputs = weights + kw * t.vectors, turns = d.epilogue.registers() - inputs - (d.codes ? 1 : 0);

@@ -120,7 +120,7 @@ Result<SlidingWindowSetting> match_sliding_window(const region::Region& region, 
                                                   const CodeOptions& options) {
   SlidingWindowSetting d;
   if (auto why = read_conv(region, d.shape); !why.empty()) return refuse(std::move(why));
-  const ConvShape& s = d.shape;
+  const Conv2d& s = d.shape;
   if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
   if (s.kh != 3 || s.kw != 3) return refuse("kernel", fmt::format("{}x{}", s.kh, s.kw), "3x3");

@@ -25,7 +25,7 @@
 namespace octavo::cpu::jit {
 
 struct SlidingWindowSetting {
-  ConvShape shape;
+  Conv2d shape;
   CodeOptions options;
   Streams streams;
   Constant weights;

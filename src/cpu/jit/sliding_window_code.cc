@@ -137,7 +137,7 @@ class SlidingWindow {
   /// Where the rows and results begin; the columns before the loop.
   void begin_rows() {
     const auto at = [](std::size_t offset) { return static_cast<int>(offset); };
-    const ConvShape& shape = d_.shape;
+    const Conv2d& shape = d_.shape;
     const Reg64 args = count_, y = columns_, free = out(0), zero = out(1);
     c_.mov(args, c_.ptr[c_.rsp]);
     c_.mov(y, c_.ptr[args + at(offsetof(SlidingWindowArgs, y))]);

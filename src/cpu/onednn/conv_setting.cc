@@ -110,7 +110,7 @@ Result<Setting> setting_of(const region::Stage& s, const region::Plan& plan) {
 }
 
 RowTile row_tile_of(const Setting& t, std::int64_t index) {
-  const Window& h = t.image.height;
+  const WindowAxis& h = t.image.height;
   if (t.transposed) return {h.out, h.in, h.pad, (h.in - 1) * h.stride + (h.kernel - 1) * h.dilation + 1 - h.out - h.pad};
   const std::int64_t first = index * t.rows_per_tile, rows = std::min(t.rows_per_tile, h.out - first);
   const std::int64_t begin = first * h.stride - h.pad,
@@ -119,13 +119,13 @@ RowTile row_tile_of(const Setting& t, std::int64_t index) {
   return {rows, in_end - in_begin, in_begin - begin, end - in_end};
 }
 std::int64_t first_input_row(const Setting& t, std::int64_t index) {
-  const Window& h = t.image.height;
+  const WindowAxis& h = t.image.height;
   return t.transposed ? 0 : std::clamp<std::int64_t>(index * t.rows_per_tile * h.stride - h.pad, 0, h.in);
 }
 
 dnnl::primitive_desc describe(const Setting& t, const RowTile& b, const dnnl::memory::desc* weights, const dnnl::engine& engine) {
   const Image& im = t.image;
-  const Window &h = im.height, &w = im.width;
+  const WindowAxis &h = im.height, &w = im.width;
   const Dims x_dims{1, t.cin, b.in_rows, w.in}, y_dims{1, t.cout, b.rows, w.out};
   // The library's channel-last kernels want tensors without gaps; a row tile is one image of its own.
   const auto image = [](const Dims& d) { return Dims{d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; };

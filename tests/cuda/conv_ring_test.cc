@@ -60,9 +60,9 @@ void build_side_by_side(Scene& s, const LinearCase& c, std::size_t count) {
   s.region().independent = true;
 }
 
-class ConvStreamFloat : public EmulatedTest {};
+class ConvRing : public EmulatedTest {};
 
-TEST_F(ConvStreamFloat, LayersOfOneInputAreOneProduct) {
+TEST_F(ConvRing, LayersOfOneInputAreOneProduct) {
   const auto run_all = [](const LinearCase& c, std::size_t count, const cuda::Parameters& parameters, const Edit& edit = {}) {
     Scene s(23);
     build_side_by_side(s, c, count);
@@ -94,7 +94,7 @@ TEST_F(ConvStreamFloat, LayersOfOneInputAreOneProduct) {
       << "another input";
 }
 
-TEST_F(ConvStreamFloat, LayersSideBySideHaveTheirOwnPrograms) {
+TEST_F(ConvRing, LayersSideBySideHaveTheirOwnPrograms) {
   const LinearCase c{DType::f16, 150, 72, 128, "residual"};
   Scene s(29);
   build_side_by_side(s, c, 2);
@@ -107,7 +107,7 @@ TEST_F(ConvStreamFloat, LayersSideBySideHaveTheirOwnPrograms) {
   EXPECT_EQ(run_emulated(s, family_of(c.type), tile("64x64", 2, "own", 3), c.tolerance(), {}, scalar_region, hopper()), "");
 }
 
-TEST_F(ConvStreamFloat, ShapesAroundTiles) {
+TEST_F(ConvRing, ShapesAroundTiles) {
   const cuda::Parameters own = tile("64x64", 2, "own", 3), shared = tile("128x64", 2, "shared", 2);
   for (const DType type : {DType::f16, DType::bf16}) {
     for (const std::int64_t rows : {1, 64, 129}) {
@@ -124,7 +124,7 @@ TEST_F(ConvStreamFloat, ShapesAroundTiles) {
   EXPECT_EQ(run({DType::f16, 200, 192, 65}, own, {}, 1), "") << "one block has all tiles";
 }
 
-TEST_F(ConvStreamFloat, EveryWayToShareTiles) {
+TEST_F(ConvRing, EveryWayToShareTiles) {
   const LinearCase c{DType::f16, 300, 136, 200, "residual"};
   EXPECT_EQ(run(c, tile("64x64", 1, "shared", 4)), "") << "one warpgroup";
   EXPECT_EQ(run(c, tile("64x128", 1, "shared", 3, 2)), "") << "two blocks of one warpgroup";
@@ -138,13 +138,13 @@ TEST_F(ConvStreamFloat, EveryWayToShareTiles) {
   EXPECT_EQ(run(c, tile("256x128", 2, "shared", 4)), "") << "128 pixels a warpgroup of a shared tile";
 }
 
-TEST_F(ConvStreamFloat, Programs) {
+TEST_F(ConvRing, Programs) {
   for (const char* style : {"bias", "gelu", "residual", "codes", "two"}) {
     for (const DType type : {DType::f16, DType::bf16}) EXPECT_EQ(run({type, 130, 72, 136, style}, tile("64x64", 2, "own", 3)), "");
   }
 }
 
-TEST_F(ConvStreamFloat, Windows) {
+TEST_F(ConvRing, Windows) {
   const auto image = [](DType type, std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t h, std::int64_t w, std::int64_t k,
                         std::int64_t stride, std::int64_t pad,
                         int gap = 0) { return LinearCase{type, n, c, o, "bias", h, w, k, stride, pad, gap}; };
@@ -156,7 +156,7 @@ TEST_F(ConvStreamFloat, Windows) {
   EXPECT_EQ(run(image(DType::f16, 2, 64, 64, 9, 8, 1, 1, 0, 8), tile("64x64", 2, "own", 3)), "") << "pixels with a gap";
 }
 
-TEST_F(ConvStreamFloat, ProductsOfWarpgroupsInConvMma) {
+TEST_F(ConvRing, ProductsOfWarpgroupsInConvMma) {
   cuda::ConvTile t;
   t.m = 64, t.n = 64, t.k = 64, t.warps_m = 4, t.warps_n = 1, t.stages = 3, t.blocks = 1, t.groups = 1;
   cuda::ConvTile deep = t;
@@ -183,7 +183,7 @@ TEST_F(ConvStreamFloat, ProductsOfWarpgroupsInConvMma) {
             "");
 }
 
-TEST_F(ConvStreamFloat, MistakesAreFound) {
+TEST_F(ConvRing, MistakesAreFound) {
   const LinearCase c{DType::f16, 40, 48, 72, "residual", 3, 2, 3, 1, 1};  // four tiles, all of one block
   const auto planted = [&](std::string_view from, std::string_view to, const std::string& tiles = "own") {
     return run(
@@ -333,7 +333,7 @@ TEST(ConvLinearTexts, CompileWithoutSpills) {
   }
 }
 
-TEST(ConvStreamFloatTexts, CompileForWarpgroupsAlone) {
+TEST(ConvRingTexts, CompileForWarpgroupsAlone) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
   for (const DType type : {DType::f16, DType::bf16}) {
     Scene s(3);
@@ -357,7 +357,7 @@ TEST(ConvStreamFloatTexts, CompileForWarpgroupsAlone) {
   }
 }
 
-TEST(ConvStreamFloatTexts, RefusesWhatItCannot) {
+TEST(ConvRingTexts, RefusesWhatItCannot) {
   Scene odd(3);
   build(odd, {DType::f16, 10, 36, 64});
   EXPECT_FALSE(cuda::conv_stream_f16_family().why_not(odd.region(), odd.plan(), hopper()).empty()) << "72 bytes a row";

@@ -1,5 +1,5 @@
 // conv.f16.stream and conv.bf16.stream: convolutions and linear layers of 16-bit floats as products of warpgroups whose operands stream through shared
-// memory, copied by warps of their own (conv_stream_float.inc). conv.u8s8.linear: linear layers and 1x1 convolutions of codes, computed in the same way.
+// memory, copied by warps of their own (conv_ring.inc). conv.u8s8.linear: linear layers and 1x1 convolutions of codes, computed in the same way.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::string_view kText =
-#include "cuda/families/conv/conv_stream_float.inc"
+#include "cuda/families/conv/conv_ring.inc"
     ;
 constexpr int kDepth = 128;  // bytes of a step
 constexpr int kMostStages = 8;
@@ -154,9 +154,9 @@ Result<StreamConvs> side_by_side(std::vector<ConvSetting> parts) {
   return StreamConvs{std::move(parts)};
 }
 
-class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
+class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
  public:
-  explicit ConvStreamFloat(ConvType type)
+  explicit ConvRing(ConvType type)
       : type_(type), name_(type == ConvType::u8s8 ? "conv.u8s8.linear" : fmt::format("conv.{}.stream", name_of(type))) {}
   std::string_view name() const override { return name_; }
   bool about(const region::Region& r) const override {
@@ -322,17 +322,17 @@ class ConvStreamFloat final : public FamilyOf<StreamConvs, FloatTile> {
 }  // namespace
 
 const Family& conv_stream_bf16_family() {
-  static const ConvStreamFloat family(ConvType::bf16);
+  static const ConvRing family(ConvType::bf16);
   return family;
 }
 
 const Family& conv_stream_f16_family() {
-  static const ConvStreamFloat family(ConvType::f16);
+  static const ConvRing family(ConvType::f16);
   return family;
 }
 
 const Family& conv_linear_family() {
-  static const ConvStreamFloat family(ConvType::u8s8);
+  static const ConvRing family(ConvType::u8s8);
   return family;
 }
 
