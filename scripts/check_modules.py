@@ -4,8 +4,8 @@ Reads every #include "module/..." and every octavo_module(...) line. Also checks
 the importer nor the planner, that only api, cli and python see the public headers, and that no text in a module other than cpu and cuda
 spells a tactic or an instruction set: the properties of region::Tactic say what others need to know; and that no module behind the
 planner looks up an attribute by its name: ir/facts.h has read them once; that the rooms of cuda (its folders) include only what ROOMS
-says; that the folders of the planner keep their order; that levels of effort are compared in plan/effort.h alone; and that texts are compared
-only where a text is read. Prints each violation; exit status 1 if any.
+says; that the folders of the planner keep their order; that levels of effort are compared in plan/effort.h alone; that texts are compared
+only where a text is read; and that a file past 400 lines says why in its opening comment, and none is past 600. Prints each violation; exit status 1 if any.
 """
 import pathlib
 import re
@@ -32,6 +32,7 @@ DECIDING = {"rewrite", "region", "reference", "plan", "engine", "tune", "report"
 # What reads a text that comes from outside (a file, the caller's words, the system), and what lays out text for people.
 READERS = {"from_json.cc", "reason_json.cc", "from_key.cc", "timing_cache.cc", "file.cc", "signature.cc", "cores.cc", "bind.cc", "permit.cc", "narrow_marks.cc", "sentences.cc", "text.cc", "family.cc"}
 COMPARED = re.compile(r'[!=]=\s*"|"\s*[!=]=[^=]|\.(?:find|starts_with|ends_with)\("')
+USUAL_LINES, MOST_LINES = 400, 600
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -93,6 +94,15 @@ def check_plan(folder, needs, where):
     return None
 
 
+def length(text, where):
+    lines = text.count("\n")
+    if lines > MOST_LINES:
+        return f"{where}: {lines} lines; split it: {MOST_LINES} is the most"
+    if lines > USUAL_LINES and f"{USUAL_LINES} lines" not in "\n".join(text.split("\n")[:12]):
+        return f'{where}: {lines} lines; say in the opening comment why it is "past {USUAL_LINES} lines", or split it'
+    return None
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     problems, files = [], 0
@@ -105,6 +115,7 @@ def main():
             files += 1
             text = path.read_text()
             problems += spellings(module, text, path.relative_to(root))
+            problems.append(length(text, path.relative_to(root)))
             for m in LOOK_UP.finditer(text) if module in TYPED else ():
                 problems.append(f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start()) + 1}: module \"{module}\" looks an attribute up; "
                                 "read the facts of the anchor or node (ir/facts.h)")

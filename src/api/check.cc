@@ -1,3 +1,4 @@
+// One comparison, past 400 lines: tolerances, ties and messages are of the same two tensors.
 #include "api/check.h"
 
 #include <fmt/format.h>

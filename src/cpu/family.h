@@ -27,6 +27,7 @@ namespace octavo::cpu {
 
 using Kernel = region::HostKernel;
 using region::Match;
+using Results = region::About::Results;
 using region::Memory;
 using region::Offer;
 using region::ParameterRow;
@@ -41,6 +42,15 @@ using region::unmet;
 using region::Worker;
 /// The constants that a kernel reads, in the order of `pack`, 64-byte aligned.
 using Packed = std::span<const std::span<const std::byte>>;
+
+/// A kernel that counts its tasks when it is made.
+class TaskedKernel : public Kernel {
+ public:
+  [[nodiscard]] int tasks() const final { return tasks_; }
+
+ protected:
+  int tasks_ = 1;
+};
 
 /// Tasks for `units` pieces of work, none of less than `grain`: a power of two below 64, which 2, 4 and 8 threads share evenly.
 [[nodiscard]] inline int even_tasks(std::int64_t work, std::int64_t grain, std::int64_t units, std::int64_t most = 256) {
@@ -69,6 +79,7 @@ struct Row {
   int rank = 1;                                   ///< Offer::rank: 0 for generated code, which others are not tried beside
   bool vector = true;                             ///< Tactic::vector, of levels above portable
   bool reference = false, forwards_stages = false, stores_in_place = false;  ///< as in Tactic
+  region::About about = {};                                                  ///< or the family has a function `about` of its own
   bool composed = false;  ///< its tactics have a part for each stage, and pack the constants of the parts behind their own
 
   [[nodiscard]] bool has_levels() const { return levels.size() > 1; }
@@ -106,7 +117,7 @@ class Family {
   Family& operator=(const Family&) = delete;
   [[nodiscard]] const Row& row() const { return row_; }
   /// The kinds of regions this family is about; for others it is silent.
-  [[nodiscard]] virtual bool about(const Region& region) const = 0;
+  [[nodiscard]] virtual bool about(const Region& region) const { return row_.about.holds(region); }
   /// The name for one region, where it says more than the row's (always that first).
   [[nodiscard]] virtual std::string name_for(const Region&) const { return std::string(row_.name); }
   /// Why it is not offered on this machine, which has what it requires; empty: it is. The one function that may ask the machine.
@@ -171,6 +182,16 @@ class FamilyOf : public Family {
     Setting setting_;
     Parameters given_;
   };
+};
+
+/// A family whose kernel is made of the setting alone.
+template <class Setting, class KernelType>
+class KernelFamily : public FamilyOf<Setting> {
+ public:
+  using FamilyOf<Setting>::FamilyOf;
+  [[nodiscard]] Result<std::unique_ptr<Kernel>> load(Setting setting, Packed) const final {
+    return std::make_unique<KernelType>(std::move(setting));
+  }
 };
 
 /// Has the region a division that may be one by a constant?

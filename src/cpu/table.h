@@ -35,3 +35,9 @@ template <class F, class Kinds>
 }
 
 }  // namespace octavo::cpu
+
+/// The families `id` of the table: one of `Type` for each kind.
+#define OCTAVO_DEFINE_FAMILIES(id, Type, ...) \
+  Families id##_families() {                  \
+    return families_of<Type>(__VA_ARGS__);    \
+  }

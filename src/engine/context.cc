@@ -1,3 +1,4 @@
+// One class, past 400 lines: memory, transfers and regions of a run share the buffers that were placed.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // The compiled part of gRPC in `octavo serve`: one HTTP/2 connection, whose protocol is nghttp2's. It reads and writes no socket: bytes go in by feed() and
 // give events, answers go in and give the bytes of take(). What the calls mean is in octavo/serve/_grpc_connection.py. One thread at a time.
+// One class, past 400 lines: callbacks of the library and calls of Python share the streams of one connection.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 #include <nghttp2/nghttp2.h>

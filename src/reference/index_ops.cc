@@ -10,27 +10,13 @@
 #include <numeric>
 #include <type_traits>
 
+#include "ir/with_integer.h"
 #include "reference/detail.h"
 
 namespace octavo::reference {
 namespace {
 
 #include "program/elements.inc"
-
-/// fn(T{}) with the C++ type of an integer type.
-template <class Fn>
-auto with_integers(DType t, Fn fn) {
-  switch (t) {
-    case DType::s8: return fn(std::int8_t{});
-    case DType::u8: return fn(std::uint8_t{});
-    case DType::s16: return fn(std::int16_t{});
-    case DType::u16: return fn(std::uint16_t{});
-    case DType::s32: return fn(std::int32_t{});
-    case DType::u32: return fn(std::uint32_t{});
-    case DType::s64: return fn(std::int64_t{});
-    default: return fn(std::uint64_t{});
-  }
-}
 
 template <class T>
 T reduced(ir::Combine how, T old, T update) {
@@ -187,7 +173,7 @@ Tensors cumulate(const Args& a) {
 Result<Tensors> bitwise(const Args& a) {
   const ir::BitFunction how = a.as<ir::Bitwise>().function;
   const Shape& out = a.out().shape;
-  return with_integers(a.out().dtype, [&]<class T>(T) -> Result<Tensors> {
+  return ir::with_integer(a.out().dtype, [&]<class T>(T) -> Result<Tensors> {
     Tensor y(a.out());
     const auto to = y.mutable_data<T>();
     const auto x = a.in[0].data<T>();

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ir/small_types.h"
+#include "ir/with_integer.h"
 #include "program/math.h"
 #include "reference/detail.h"
 
@@ -30,21 +31,6 @@ std::vector<R> combine(const Args& a, const std::vector<A>& x, const std::vector
 }
 
 #include "program/elements.inc"
-
-/// fn(T{}) with the C++ type of an integer or bool type.
-template <class Fn>
-auto with_whole(DType t, Fn fn) {
-  switch (t) {
-    case DType::s8: return fn(std::int8_t{});
-    case DType::s16: return fn(std::int16_t{});
-    case DType::u16: return fn(std::uint16_t{});
-    case DType::s32: return fn(std::int32_t{});
-    case DType::u32: return fn(std::uint32_t{});
-    case DType::s64: return fn(std::int64_t{});
-    case DType::u64: return fn(std::uint64_t{});
-    default: return fn(std::uint8_t{});  // u8, bool
-  }
-}
 
 template <class T>
 std::uint8_t compare(Op op, T a, T b) {
@@ -172,7 +158,7 @@ Tensor from_doubles(const std::vector<double>& v, const TensorType& type) {
 
 Result<Tensors> eval_unary(const Args& a) {
   if (a.n.op == Op::logical_not || !ir::is_float(a.out().dtype)) {
-    return with_whole(a.out().dtype, [&]<class T>(T) {
+    return ir::with_integer(a.out().dtype, [&]<class T>(T) {
       auto x = typed<T>(a.in[0]);
       for (T& v : x) v = whole(a.n.op, a.facts, v);
       return Tensors{of_type(x, a.out())};
@@ -192,7 +178,7 @@ Result<Tensors> eval_binary(const Args& a) {
     const auto test = [op](auto x, auto y) { return compare(op, x, y); };
     if (t == DType::f64) return Tensors{of_type(combine<std::uint8_t>(a, doubles(a.in[0]), doubles(a.in[1]), test), a.out())};
     if (ir::is_float(t)) return Tensors{of_type(combine<std::uint8_t>(a, floats(a.in[0]), floats(a.in[1]), test), a.out())};
-    return with_whole(t, [&]<class T>(T) {
+    return ir::with_integer(t, [&]<class T>(T) {
       return Tensors{of_type(combine<std::uint8_t>(a, typed<T>(a.in[0]), typed<T>(a.in[1]), test), a.out())};
     });
   }
@@ -205,7 +191,7 @@ Result<Tensors> eval_binary(const Args& a) {
     const auto f = [&](float x, float y) { return op == Op::mod ? float_mod(fmod, x, y) : program::binary(m, op, x, y); };
     return Tensors{from_floats(combine<float>(a, floats(a.in[0]), floats(a.in[1]), f), a.out())};
   }
-  return with_whole(t, [&]<class T>(T) -> Result<Tensors> {
+  return ir::with_integer(t, [&]<class T>(T) -> Result<Tensors> {
     const auto x = typed<T>(a.in[0]), y = typed<T>(a.in[1]);
     if ((op == Op::div || op == Op::mod) && std::find(y.begin(), y.end(), T{0}) != y.end())
       return a.error(ErrorKind::bad_input, "integer division by zero");

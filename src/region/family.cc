@@ -35,6 +35,14 @@ bool is_one_of(std::string_view value, std::string_view values) {
 
 }  // namespace
 
+bool About::holds(const Region& region) const {
+  if (region.stages.size() != 1 || region.stages[0].stores.empty()) return false;
+  const Stage& s = region.stages[0];
+  if (std::find(ops.begin(), ops.end(), s.anchor.op) == ops.end()) return false;
+  return (inputs == 0 || s.anchor.inputs.size() == inputs) &&
+         (results == Results::any || s.program.outputs.empty() == (results == Results::raw));
+}
+
 Reasons why_not_described(const Parameters& parameters, std::span<const ParameterRow> rows) {
   for (const auto& [name, value] : parameters) {
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const ParameterRow& r) { return r.name == name; });

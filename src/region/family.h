@@ -6,7 +6,7 @@
 //       The setting, or why the region is refused (region/refusal.h). It follows from these arguments, never from addresses, times or what
 //       this machine has: an engine that was built elsewhere is matched in the same way. A setting owns what it refers to; tensors of
 //       constants share their bytes with the plan, and have none when an engine file is loaded.
-//   tactics(setting, machine) -> std::vector<SetOf>
+//   tactics(setting, machine) -> sets of parameters with their estimates
 //       The sets of parameters that are worth a try, the best guess first. Where a setting depends on the parameters, each set is matched
 //       again.
 //   cost(setting, machine) -> double
@@ -22,13 +22,16 @@
 // and pages. Each device has its own base class for rows (cpu/family.h, cuda/family.h), as settings depend on the machine there.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/reason.h"
 #include "base/result.h"
+#include "region/region.h"
 
 namespace octavo::region {
 
@@ -44,14 +47,24 @@ struct ParameterRow {
 /// Empty: every parameter has a row, and is one of its values. Otherwise which is not.
 [[nodiscard]] Reasons why_not_described(const Parameters& parameters, std::span<const ParameterRow> rows);
 
+/// The kinds of regions that a family is about, where these words are enough: one stage.
+struct About {
+  enum class Results : std::uint8_t { any, programmed, raw };  ///< raw: the operator's own, which no program reads
+  std::vector<ir::Op> ops = {};
+  std::size_t inputs = 0;  ///< of the operator; 0: any number
+  Results results = Results::any;
+  [[nodiscard]] bool holds(const Region& region) const;
+};
+
 /// What `match` finds.
 template <class Setting>
 using Match = Result<Setting>;
 
-/// One candidate: a set of parameters, and the estimate for it.
-struct SetOf {
-  Parameters parameters;
-  double seconds = 0;
-};
-
 }  // namespace octavo::region
+
+/// The family `id` of a device's table, a `Type` of these arguments. In static storage; each device's namespace has its own base class Family.
+#define OCTAVO_DEFINE_FAMILY(id, Type, ...) \
+  const Family& id##_family() {             \
+    static const Type family{__VA_ARGS__};  \
+    return family;                          \
+  }

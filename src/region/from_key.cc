@@ -1,3 +1,4 @@
+// One reader, past 400 lines: of everything that a key spells.
 #include "region/from_key.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // Everything that kernels rely on without looking: indices, ranks, and that no address they can form leaves its buffer.
+// One class, past 400 lines: each check relies on those before it.
 #include "region/verify.h"
 
 #include <fmt/format.h>

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,6 +76,26 @@ inline PipelineOptions options() {
   o.plan.effort = 0;
   o.import.default_batch = 0;
   return o;
+}
+
+/// An open model, its engine for usual shapes, and what makes those for others.
+struct OpenOnGpu {
+  std::shared_ptr<const Session> session;
+  EmulatedGpu::Made base;
+  std::shared_ptr<const Resizer> resizer;
+};
+/// `loads`: loads the kernels of other shapes; null: the GPU's provider.
+inline Result<OpenOnGpu> opened(EmulatedGpu& gpu, Result<std::shared_ptr<const Session>> session, const Shapes& usual,
+                                const api::ShapeRanges& ranges, const region::Provider* loads = nullptr) {
+  if (!session) return tl::unexpected(session.error());
+  OCTAVO_TRY(const auto inputs, (*session)->inputs());
+  OCTAVO_TRY(EmulatedGpu::Made base, gpu.build(**session, options(), usual));
+  OCTAVO_TRY(auto resizer, Resizer::create(**session, options(), inputs, ranges, usual, base.engine, base.decided,
+                                           {loads == nullptr ? gpu.provider.get() : loads}));
+  return OpenOnGpu{*session, std::move(base), std::move(resizer)};
+}
+inline Result<std::shared_ptr<const Session>> session_of(std::string_view bytes, const std::string& name) {
+  return Session::of(std::as_bytes(std::span(bytes)), "", name);
 }
 
 /// Layers of a transformer in float16, with an open batch and an open length, and a mask of keys.

@@ -63,20 +63,13 @@ class ExpectingGpu final : public region::Device {
 };
 
 TEST_F(OpenGpu, CopiesOfTheLargestShapeAreExpectedBeforeItRuns) {
-  const auto session = Session::open(kModel);
-  ASSERT_TRUE(session);
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   for (const bool declared : {true, false}) {
     EmulatedGpu gpu;
     auto device = std::make_unique<ExpectingGpu>(std::move(gpu.device));
     const ExpectingGpu& told = *device;
     gpu.device = std::move(device);
-    const auto base = gpu.build(**session, options(), images(4));
-    ASSERT_TRUE(base) << base.error().message;
-    const auto resizer = Resizer::create(**session, options(), *inputs, declared ? up_to(32) : api::ShapeRanges{}, images(4),
-                                         base->engine, base->decided, {gpu.provider.get()});
-    ASSERT_TRUE(resizer) << resizer.error().message;
+    const auto open = opened(gpu, Session::open(kModel), images(4), declared ? up_to(32) : api::ShapeRanges{});
+    ASSERT_TRUE(open) << open.error().message;
     std::vector<std::size_t> want;  // nothing where no range was declared: there is no largest shape
     if (declared) want = {32 * 256 * sizeof(float), 32 * 10 * sizeof(float)};
     EXPECT_EQ(told.expected, want);
@@ -85,25 +78,18 @@ TEST_F(OpenGpu, CopiesOfTheLargestShapeAreExpectedBeforeItRuns) {
 
 /// The first run of a shape in the declared range, in a context of its own, takes an arena that is there; so do runs at the same time as soon as there were as many.
 TEST_F(OpenGpu, ShapesOfTheRangeAllocateNoMemoryOfTheGpu) {
-  const auto session = Session::open(kModel);
-  ASSERT_TRUE(session);
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   EmulatedGpu gpu;
   auto device = std::make_unique<ExpectingGpu>(std::move(gpu.device));
   const ExpectingGpu& told = *device;
   gpu.device = std::move(device);
-  const auto base = gpu.build(**session, options(), images(4));
-  ASSERT_TRUE(base) << base.error().message;
-  const auto resizer =
-      Resizer::create(**session, options(), *inputs, up_to(32), images(4), base->engine, base->decided, {gpu.provider.get()});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, Session::open(kModel), images(4), up_to(32));
+  ASSERT_TRUE(open) << open.error().message;
   const auto resources = std::make_shared<engine::RunResources>();
-  (*resizer)->expect_arenas(resources->devices);
+  open->resizer->expect_arenas(resources->devices);
   const int before = told.allocations;
   std::vector<std::unique_ptr<engine::Context>> contexts;
   for (const std::int64_t n : {3, 32, 1, 17}) {
-    const auto resized = (*resizer)->at(images(n));
+    const auto resized = open->resizer->at(images(n));
     ASSERT_TRUE(resized) << resized.error().message;
     auto pooled = engine::Context::create(*resized, 1, nullptr, resources);
     ASSERT_TRUE(pooled) << pooled.error().message;
@@ -126,35 +112,27 @@ TEST_F(OpenGpu, ShapesOfTheRangeAllocateNoMemoryOfTheGpu) {
 }
 
 TEST_F(OpenGpu, NewBatchesCompileNothingAndGiveTheBitsOfTheCpu) {
-  const auto session = Session::open(kModel);
-  ASSERT_TRUE(session);
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   EmulatedGpu gpu;
-  const PipelineOptions o = options();
-  const auto base = gpu.build(**session, o, images(4));
-  ASSERT_TRUE(base) << base.error().message;
-  const auto resizer =
-      Resizer::create(**session, o, *inputs, up_to(32), images(4), base->engine, base->decided, {gpu.provider.get()});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, Session::open(kModel), images(4), up_to(32));
+  ASSERT_TRUE(open) << open.error().message;
   for (const std::int64_t n : {1, 2, 7, 32}) {
     const int before = gpu.compiled;
     const auto emitted = cuda::emissions();
-    const auto resized = (*resizer)->at(images(n));
+    const auto resized = open->resizer->at(images(n));
     ASSERT_TRUE(resized) << resized.error().message;
     EXPECT_EQ(gpu.compiled, before) << n << " images: a kernel of this number alone";
     EXPECT_EQ(cuda::emissions(), emitted) << n << " images: launches are not those of the table";
     const region::Plan& plan = (*resized)->plan();
     EXPECT_EQ(plan.inputs.front().type.shape, images(n).at("image"));
-    for (std::size_t i = 0; i < base->engine->plan().buffers.size(); ++i) {  // constants are where they were
+    for (std::size_t i = 0; i < open->base.engine->plan().buffers.size(); ++i) {  // constants are where they were
       const auto id = static_cast<region::BufferId>(i);
-      EXPECT_EQ((*resized)->constant_address(id), base->engine->constant_address(id));
+      EXPECT_EQ((*resized)->constant_address(id), open->base.engine->constant_address(id));
     }
     PipelineOptions on_cpu;
     on_cpu.plan.effort = 0;
     on_cpu.import.shapes = images(n);
     onnx::LateValues none;
-    const auto cpu = (*session)->build(on_cpu, none);
+    const auto cpu = open->session->build(on_cpu, none);
     ASSERT_TRUE(cpu) << cpu.error().message;
     expect_equal(*resized, cpu->engine, fmt::format("{} images", n));
   }
@@ -162,29 +140,21 @@ TEST_F(OpenGpu, NewBatchesCompileNothingAndGiveTheBitsOfTheCpu) {
 
 TEST_F(OpenGpu, NewBatchesAndLengthsGiveTheBitsOfEnginesForThem) {
   const std::string bytes = encoder(1);
-  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "encoder");
-  ASSERT_TRUE(session) << session.error().message;
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   EmulatedGpu gpu;
-  const PipelineOptions o = options();
-  const auto base = gpu.build(**session, o, tokens(2, 48));
-  ASSERT_TRUE(base) << base.error().message;
   const api::ShapeRanges ranges{{"x", {{1, 1, 64}, {2, 48, 64}, {4, 80, 64}}},
                                 {"mask", {{1, 1, 1, 1}, {2, 1, 1, 48}, {4, 1, 1, 80}}}};
-  const auto resizer =
-      Resizer::create(**session, o, *inputs, ranges, tokens(2, 48), base->engine, base->decided, {gpu.provider.get()});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, session_of(bytes, "encoder"), tokens(2, 48), ranges);
+  ASSERT_TRUE(open) << open.error().message;
   for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {3, 17}, {2, 50}, {4, 80}, {2, 5}}) {
     const int before = gpu.compiled;
     const auto emitted = cuda::emissions();
-    const auto resized = (*resizer)->at(tokens(n, length));
+    const auto resized = open->resizer->at(tokens(n, length));
     ASSERT_TRUE(resized) << resized.error().message;
     EXPECT_EQ(gpu.compiled, before) << n << " texts of " << length;
     EXPECT_EQ(cuda::emissions(), emitted) << n << " texts of " << length;
-    PipelineOptions like = o;  // the same tactics: sums of floats in one order
-    like.plan.follow = base->decided;
-    const auto own = gpu.build(**session, like, tokens(n, length));
+    PipelineOptions like = options();  // the same tactics: sums of floats in one order
+    like.plan.follow = open->base.decided;
+    const auto own = gpu.build(*open->session, like, tokens(n, length));
     ASSERT_TRUE(own) << own.error().message;
     expect_equal(*resized, own->engine, fmt::format("{} texts of {}", n, length));
   }
@@ -362,30 +332,22 @@ TEST_F(OpenGpu, KernelsWithAnOpenHeightAsANumberSayThatTheyAreCompiled) {
   m.node("Conv", {"x", "w"}, {"c"}).ints("pads", {1, 1, 1, 1}).name("conv");
   m.node("Relu", {"c"}, {"y"}).name("relu");
   const std::string bytes = m.bytes();
-  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "picture");
-  ASSERT_TRUE(session) << session.error().message;
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   const auto picture = [](std::int64_t h, std::int64_t w) { return Shapes{{"x", {1, 8, h, w}}}; };
   EmulatedGpu gpu;
-  const PipelineOptions o = options();
-  const auto base = gpu.build(**session, o, picture(8, 12));
-  ASSERT_TRUE(base) << base.error().message;
   const api::ShapeRanges ranges{{"x", {{1, 8, 4, 4}, {1, 8, 8, 12}, {1, 8, 20, 20}}}};
-  const auto resizer =
-      Resizer::create(**session, o, *inputs, ranges, picture(8, 12), base->engine, base->decided, {gpu.provider.get()});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, session_of(bytes, "picture"), picture(8, 12), ranges);
+  ASSERT_TRUE(open) << open.error().message;
   const int compiled = gpu.compiled;
-  const auto resized = (*resizer)->at(picture(11, 13));
+  const auto resized = open->resizer->at(picture(11, 13));
   ASSERT_TRUE(resized) << resized.error().message;
   EXPECT_GT(gpu.compiled, compiled);
   EXPECT_NE(late_kernels((*resized)->plan()).find("conv"), std::string::npos);
   const int then = gpu.compiled;
-  ASSERT_TRUE((*resizer)->at(picture(11, 13)));
+  ASSERT_TRUE(open->resizer->at(picture(11, 13)));
   EXPECT_EQ(gpu.compiled, then) << "its code is kept";
-  PipelineOptions like = o;
-  like.plan.follow = base->decided;
-  const auto own = gpu.build(**session, like, picture(11, 13));
+  PipelineOptions like = options();
+  like.plan.follow = open->base.decided;
+  const auto own = gpu.build(*open->session, like, picture(11, 13));
   ASSERT_TRUE(own) << own.error().message;
   expect_equal(*resized, own->engine, "11 x 13");
 }
@@ -399,32 +361,24 @@ struct Reread {
 
 TEST_F(OpenGpu, WhatAFileKeepsServesItsRangeAndForgedOnesAreRefused) {
   const std::string bytes = encoder(1);
-  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "encoder");
-  ASSERT_TRUE(session) << session.error().message;
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   EmulatedGpu gpu;
-  const PipelineOptions o = options();
-  const auto base = gpu.build(**session, o, tokens(2, 24));
-  ASSERT_TRUE(base) << base.error().message;
   const api::ShapeRanges ranges{{"x", {{1, 1, 64}, {2, 24, 64}, {3, 40, 64}}},
                                 {"mask", {{1, 1, 1, 1}, {2, 1, 1, 24}, {3, 1, 1, 40}}}};
-  const auto resizer =
-      Resizer::create(**session, o, *inputs, ranges, tokens(2, 24), base->engine, base->decided, {gpu.provider.get()});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, session_of(bytes, "encoder"), tokens(2, 24), ranges);
+  ASSERT_TRUE(open) << open.error().message;
   Reread kept;
-  kept.text = nlohmann::json::parse((*resizer)->to_json(kept.data, kept.codes).dump());
+  kept.text = nlohmann::json::parse(open->resizer->to_json(kept.data, kept.codes).dump());
   const std::string path = (std::filesystem::temp_directory_path() / fmt::format("octavo-open-{}.engine", ::getpid())).string();
-  ASSERT_TRUE(base->engine->save(path));
+  ASSERT_TRUE(open->base.engine->save(path));
   const auto loaded = engine::Engine::load_all(path, {gpu.provider.get()}, {gpu.device.get()});
   std::filesystem::remove(path);
   ASSERT_TRUE(loaded) << loaded.error().message;
   const auto engine = loaded->front();
-  auto decided = std::make_shared<plan::Decided>(*base->decided);
+  auto decided = std::make_shared<plan::Decided>(*open->base.decided);
   const Resizer::Kept file{kept.data, &kept.codes, {gpu.provider.get()}};
   const int compiled = gpu.compiled;
   const auto emitted = cuda::emissions();
-  const auto read = Resizer::from_json(kept.text, file, o, engine, decided);
+  const auto read = Resizer::from_json(kept.text, file, options(), engine, decided);
   ASSERT_TRUE(read) << read.error().message;
   std::vector<std::shared_ptr<const engine::Engine>> resized;
   for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{1, 33}, {3, 5}}) {
@@ -436,7 +390,7 @@ TEST_F(OpenGpu, WhatAFileKeepsServesItsRangeAndForgedOnesAreRefused) {
   EXPECT_EQ(cuda::emissions(), emitted);
   for (const auto& one : resized) {
     const ir::Shape& x = one->plan().inputs.front().type.shape;
-    const auto same = (*resizer)->at(tokens(x[0], x[1]));
+    const auto same = open->resizer->at(tokens(x[0], x[1]));
     ASSERT_TRUE(same);
     expect_equal(one, *same, ir::to_string(x));
   }
@@ -463,7 +417,7 @@ TEST_F(OpenGpu, WhatAFileKeepsServesItsRangeAndForgedOnesAreRefused) {
         if (!data.empty()) data.resize(random() % data.size());
         break;
     }
-    const auto forged = Resizer::from_json(j, {data, &kept.codes, {gpu.provider.get()}}, o, engine, decided);
+    const auto forged = Resizer::from_json(j, {data, &kept.codes, {gpu.provider.get()}}, options(), engine, decided);
     if (forged) {
       (void)(*forged)->at(tokens(3, 7));
       continue;
@@ -529,25 +483,18 @@ TEST_F(OpenGpu, KernelsBehindACountServeEveryShape) {
   m.node("MatMul", {"a", "u"}, {"b"});
   m.node("Softmax", {"b"}, {"y"}).i("axis", -1);
   const std::string bytes = m.bytes();
-  const auto session = Session::of(std::as_bytes(std::span(bytes)), "", "counted");
-  ASSERT_TRUE(session) << session.error().message;
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   const auto rows = [](std::int64_t n) { return Shapes{{"x", {n, 24}}, {"keep", {n}}}; };
   EmulatedGpu gpu;
-  const auto base = gpu.build(**session, options(), rows(150));
-  ASSERT_TRUE(base) << base.error().message;
   api::ShapeRanges range;
   for (const char* name : {"x", "keep"}) range[name] = {rows(2).at(name), rows(150).at(name), rows(400).at(name)};
-  const auto resizer =
-      Resizer::create(**session, options(), *inputs, range, rows(150), base->engine, base->decided, {gpu.provider.get()});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, session_of(bytes, "counted"), rows(150), range);
+  ASSERT_TRUE(open) << open.error().message;
   for (const std::int64_t n : {400, 150, 2, 129}) {
-    const auto resized = (*resizer)->at(rows(n));
+    const auto resized = open->resizer->at(rows(n));
     ASSERT_TRUE(resized) << resized.error().message;
     const auto& regions = (*resized)->plan().regions;
     EXPECT_GE(std::count_if(regions.begin(), regions.end(), [](const region::Region& r) { return r.count >= 0; }), 3);
-    const auto exact = gpu.build(**session, options(), rows(n));
+    const auto exact = gpu.build(*open->session, options(), rows(n));
     ASSERT_TRUE(exact) << exact.error().message;
     const auto one = engine::Context::create(*resized, 1), other = engine::Context::create(exact->engine, 1);
     ASSERT_TRUE(one && other);

@@ -55,22 +55,15 @@ class CountingProvider final : public region::Provider, public region::Restarts 
 
 /// A new shape reads no text, and its launches are those that its plan says as text.
 TEST_F(OpenLoads, NewShapesReadNoTextsOfLaunches) {
-  const auto session = Session::open(kModel);
-  ASSERT_TRUE(session);
-  const auto inputs = (*session)->inputs();
-  ASSERT_TRUE(inputs);
   EmulatedGpu gpu;
-  const auto base = gpu.build(**session, options(), images(4));
-  ASSERT_TRUE(base) << base.error().message;
   const CountingProvider counting(*gpu.provider);
-  const auto resizer =
-      Resizer::create(**session, options(), *inputs, up_to(32), images(4), base->engine, base->decided, {&counting});
-  ASSERT_TRUE(resizer) << resizer.error().message;
+  const auto open = opened(gpu, Session::open(kModel), images(4), up_to(32), &counting);
+  ASSERT_TRUE(open) << open.error().message;
   const int forms = counting.forms;
   EXPECT_GT(forms, 0);
   for (const std::int64_t n : {1, 5, 32}) {
     counting.texts = 0, counting.reads = 0;
-    const auto resized = (*resizer)->at(images(n));
+    const auto resized = open->resizer->at(images(n));
     ASSERT_TRUE(resized) << resized.error().message;
     const region::Plan& plan = (*resized)->plan();
     EXPECT_EQ(counting.texts, 0) << n << " images";

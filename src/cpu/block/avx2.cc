@@ -1,27 +1,9 @@
 // The block kernels for avx2. See block.h and CMakeLists.txt.
-#include "cpu/block/block.h"
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-namespace octavo::cpu {
-namespace {
-
-// In this order: each uses the ones before.
-// clang-format off
-#include "cpu/block/vec_avx2.inc"
-#include "cpu/block/program.inc"
-#include "cpu/block/conv.inc"
-#include "cpu/block/reduce.inc"
-// clang-format on
-
-}  // namespace
-
-const KernelTable& avx2_table() {
-  static const KernelTable table{"avx2",   kLanes,       kConvChannels, kConvPixels, run_block, conv_i16,
-                                 conv_f32, depthwise_u8, depthwise_f32, reduce,      widen,     blend};
-  return table;
-}
-
-}  // namespace octavo::cpu
+#define OCTAVO_LEVEL(name) avx2_##name
+#define OCTAVO_VECTORS "cpu/block/vec_avx2.inc"
+#define OCTAVO_LEVEL_NAME "avx2"
+#include "cpu/block/level.inc"
 #endif

@@ -2,9 +2,9 @@
 // compared where those are neighbours in memory (channels innermost, many of them), else over the kept dimension that is; where neither
 // is, or rows are short, elements are first turned into columns in scratch. The reference's comparisons, so the same positions.
 #include <algorithm>
-#include <numeric>
 
 #include "cpu/families/row_families.h"
+#include "cpu/joined.h"
 #include "cpu/table.h"
 #include "ir/quantizer.h"
 #include "region/tensor_ref.h"
@@ -57,27 +57,15 @@ Result<ArgMaxSetting> arg_max_setting(const Stage& s, Isa isa) {
   const auto reduced = static_cast<std::size_t>(axis);
   t.extent = x.dims[reduced], t.step = t.extent == 1 ? 1 : x.strides[reduced];
   if (t.extent > kMostCodes) return refuse("elements that are compared", t.extent, fmt::format("at most {}", kMostCodes));
-  // By descending stride of the input; neighbours that it and the stores walk as one are joined.
-  std::vector<std::size_t> order;
-  for (std::size_t d = 0; d < x.dims.size(); ++d) {
-    if (d != reduced && x.dims[d] != 1) order.push_back(d);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x.strides[a] > x.strides[b]; });
-  t.to.resize(s.stores.size());
-  for (const std::size_t d : order) {
-    bool join = !t.outer.empty() && t.from.back() == x.strides[d] * x.dims[d];
-    for (std::size_t i = 0; i < t.to.size(); ++i) {
-      const std::int64_t to = s.stores[i].strides[!arg.keepdims && d > reduced ? d - 1 : d];
-      join = join && t.to[i].back() == to * x.dims[d];
-      t.to[i].push_back(to);
-    }
-    if (!join) {
-      t.outer.push_back(x.dims[d]), t.from.push_back(x.strides[d]);
-      continue;
-    }
-    t.outer.back() *= x.dims[d], t.from.back() = x.strides[d];
-    for (auto& to : t.to) to.erase(to.end() - 2);
-  }
+  const auto kept = [&](ir::Shape of) {
+    of.erase(of.begin() + axis);
+    return of;
+  };
+  std::vector<ir::Shape> strides{kept(x.strides)};
+  for (const region::TensorRef& r : s.stores) strides.push_back(arg.keepdims ? kept(r.strides) : r.strides);
+  Joined loops = joined(kept(x.dims), strides);
+  t.outer = std::move(loops.dims), t.from = std::move(loops.strides[0]);
+  t.to.assign(loops.strides.begin() + 1, loops.strides.end());
   if (t.outer.empty()) {
     t.outer = {1}, t.from = {1};
     for (auto& to : t.to) to = {1};
@@ -90,7 +78,7 @@ Result<ArgMaxSetting> arg_max_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class ArgMaxKernel final : public Kernel {
+class ArgMaxKernel final : public TaskedKernel {
  public:
   explicit ArgMaxKernel(ArgMaxSetting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     lines_ = ir::count(t_.outer) / t_.outer.back();
@@ -104,7 +92,6 @@ class ArgMaxKernel final : public Kernel {
     tasks_ = even_tasks(ir::count(t_.x.dims), kArgMaxGrain, lines_ * blocks_);
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
     const std::int64_t turned = t_.form == Form::turned ? width_ * t_.extent * element_bytes(t_.x) : 0;
     return line(static_cast<std::size_t>(width_) * sizeof(std::int32_t)) + line(static_cast<std::size_t>(turned));
@@ -161,15 +148,11 @@ class ArgMaxKernel final : public Kernel {
   const RowKernels& k_;
   ArgMaxSetting t_;
   std::int64_t lines_ = 1, width_ = 1, blocks_ = 1;
-  int tasks_ = 1;
 };
 
-class ArgMaxFamily final : public FamilyOf<ArgMaxSetting> {
+class ArgMaxFamily final : public KernelFamily<ArgMaxSetting, ArgMaxKernel> {
  public:
-  ArgMaxFamily() : FamilyOf({.name = "arg_max.rows"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::arg_max) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
-  }
+  ArgMaxFamily() : KernelFamily({.name = "arg_max.rows", .about = {{ir::Op::arg_max}, 1, Results::raw}}) {}
   Match<ArgMaxSetting> match(const Request& q) const override { return arg_max_setting(only(q.region), q.isa); }
   double cost(const ArgMaxSetting& t, Isa isa) const override {
     const auto elements = static_cast<double>(ir::count(t.x.dims)), kept = elements / static_cast<double>(t.extent);
@@ -177,16 +160,10 @@ class ArgMaxFamily final : public FamilyOf<ArgMaxSetting> {
                kSecondsPerCycle +
            0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(ArgMaxSetting t, Packed) const override {
-    return std::make_unique<ArgMaxKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& arg_max_family() {
-  static const ArgMaxFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(arg_max, ArgMaxFamily)
 
 }  // namespace octavo::cpu

@@ -67,10 +67,11 @@ class FloatAttention final : public AttentionKernel {
   std::size_t at_queries_ = 0, at_tile_ = 0, at_sums_ = 0, at_keys_ = 0, at_values_ = 0, at_out_ = 0;
 };
 
-class AttentionFamily final : public FamilyOf<AttentionSetting> {
+class AttentionFamily final : public KernelFamily<AttentionSetting, FloatAttention> {
  public:
   AttentionFamily()
-      : FamilyOf({.name = "attention.f32.queries", .version = 2, .parameters = kAttentionParameters, .forwards_stages = true}) {}
+      : KernelFamily({.name = "attention.f32.queries", .version = 2, .parameters = kAttentionParameters, .forwards_stages = true}) {
+  }
   bool about(const Region& r) const override {
     return is_attention(r) && !r.stages[0].anchor.integer && !r.stages[2].anchor.integer;
   }
@@ -83,16 +84,10 @@ class AttentionFamily final : public FamilyOf<AttentionSetting> {
     return (products + scores * 4.0 + packed * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
   std::vector<Parameters> variants(const AttentionSetting& t) const override { return attention_variants(t); }
-  Result<std::unique_ptr<Kernel>> load(AttentionSetting t, Packed) const override {
-    return std::make_unique<FloatAttention>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& attention_family() {
-  static const AttentionFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(attention, AttentionFamily)
 
 }  // namespace octavo::cpu

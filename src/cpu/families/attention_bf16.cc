@@ -138,8 +138,6 @@ class AttentionBf16Family final : public FamilyOf<AttentionBf16Setting> {
 
 }  // namespace
 
-Families attention_bf16_families() {
-  return families_of<AttentionBf16Family>(kBf16Levels);
-}
+OCTAVO_DEFINE_FAMILIES(attention_bf16, AttentionBf16Family, kBf16Levels)
 
 }  // namespace octavo::cpu

@@ -126,14 +126,14 @@ class CodeAttention final : public AttentionKernel {
               at_tile_ = 0, at_sums_ = 0, at_codes_ = 0, at_probabilities_ = 0, at_turned_ = 0, at_out_ = 0;
 };
 
-class AttentionCodesFamily final : public FamilyOf<AttentionCodesSetting> {
+class AttentionCodesFamily final : public KernelFamily<AttentionCodesSetting, CodeAttention> {
  public:
   AttentionCodesFamily()
-      : FamilyOf({.name = "attention.u8u8.queries",
-                  .version = 2,
-                  .levels = kDotIsas,
-                  .parameters = kAttentionParameters,
-                  .forwards_stages = true}) {}
+      : KernelFamily({.name = "attention.u8u8.queries",
+                      .version = 2,
+                      .levels = kDotIsas,
+                      .parameters = kAttentionParameters,
+                      .forwards_stages = true}) {}
   bool about(const Region& r) const override {
     return is_attention(r) && (r.stages[0].anchor.integer || r.stages[2].anchor.integer);
   }
@@ -161,16 +161,10 @@ class AttentionCodesFamily final : public FamilyOf<AttentionCodesSetting> {
     return (products + (scores * 3.0 + packed * 0.5) * slowdown(isa)) * kSecondsPerCycle + 0.5e-6;
   }
   std::vector<Parameters> variants(const AttentionCodesSetting& t) const override { return attention_variants(t.attention); }
-  Result<std::unique_ptr<Kernel>> load(AttentionCodesSetting t, Packed) const override {
-    return std::make_unique<CodeAttention>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& attention_codes_family() {
-  static const AttentionCodesFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(attention_codes, AttentionCodesFamily)
 
 }  // namespace octavo::cpu

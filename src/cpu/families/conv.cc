@@ -2,6 +2,7 @@
 // padding, groups. A task is a row tile of output rows of one image. Its input rows are copied once into a padded strip (int16 codes
 // minus the zero point, so padding is 0; or floats); then tiles of pixels x channels accumulate in registers and the epilogue runs
 // over each tile. These are the kernels for processors without VNNI and for whatever the generated kernels refuse.
+// One kernel, past 400 lines: setting, packing, tasks and loop share their cuts of the work.
 #include <algorithm>
 #include <cstring>
 
@@ -444,8 +445,6 @@ class ConvFamily final : public FamilyOf<BlockConvSetting> {
 
 }  // namespace
 
-Families conv_families() {
-  return families_of<ConvFamily>(std::array{true, false});
-}
+OCTAVO_DEFINE_FAMILIES(conv, ConvFamily, std::array{true, false})
 
 }  // namespace octavo::cpu

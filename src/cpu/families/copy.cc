@@ -177,7 +177,7 @@ void transpose(std::byte* to, const std::byte* from, Transpose t) {
   }
 }
 
-class CopyKernel final : public Kernel {
+class CopyKernel final : public TaskedKernel {
  public:
   explicit CopyKernel(Move move) : m_(std::move(move)) {
     const std::size_t inner = m_.dims.size() - 1;
@@ -201,8 +201,6 @@ class CopyKernel final : public Kernel {
     tasks_ = even_tasks(bytes, 65536, m_.dims[static_cast<std::size_t>(cut_)], 64);
     empty_ = bytes == 0;
   }
-
-  int tasks() const override { return tasks_; }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker&) const override {
     if (empty_) return;
@@ -237,14 +235,13 @@ class CopyKernel final : public Kernel {
   Move m_;
   int other_ = -1;  // the dimension that `from` walks contiguously when it is not the inner one
   int cut_ = -1;
-  int tasks_ = 1;
   bool empty_ = false;
   TransposeWords words16_ = kernel_table(best_isa()) != nullptr ? kernel_table(best_isa())->transpose_words : nullptr;
 };
 
-class CopyFamily final : public FamilyOf<Move> {
+class CopyFamily final : public KernelFamily<Move, CopyKernel> {
  public:
-  CopyFamily() : FamilyOf({.name = "copy.strided", .levels = kAnyIsa}) {}
+  CopyFamily() : KernelFamily({.name = "copy.strided", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
     if (r.stages.size() != 1 || only(r).stores.size() != 1) return false;
     const Stage& s = only(r);
@@ -258,14 +255,10 @@ class CopyFamily final : public FamilyOf<Move> {
     const bool run = move.from.back() == move.size && move.to.back() == move.size;
     return 0.1e-6 + static_cast<double>(ir::count(move.dims) * move.size) * (run ? 0.05e-9 : 0.04e-9);
   }
-  Result<std::unique_ptr<Kernel>> load(Move move, Packed) const override { return std::make_unique<CopyKernel>(std::move(move)); }
 };
 
 }  // namespace
 
-const Family& copy_family() {
-  static const CopyFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(copy, CopyFamily)
 
 }  // namespace octavo::cpu

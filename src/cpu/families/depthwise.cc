@@ -56,7 +56,7 @@ Result<DepthwiseSetting> depthwise_setting(const Request& q) {
   return t;
 }
 
-class DepthwiseKernel final : public Kernel {
+class DepthwiseKernel final : public TaskedKernel {
  public:
   DepthwiseKernel(DepthwiseSetting t, const std::byte* weights)
       : table_(*kernel_table(t.isa)),
@@ -78,7 +78,6 @@ class DepthwiseKernel final : public Kernel {
     ahead_ = number(t.parameters, kPrefetch, im_.height.in);
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return tap_bytes() + epilogue_bytes(); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -199,7 +198,6 @@ class DepthwiseKernel final : public Kernel {
   std::int32_t zx_ = 0;
   std::int64_t channels_ = 1, padded_ = 1, rows_ = 1;
   std::int64_t pixels_ = 0, ahead_ = 0;  ///< the most pixels of a tile (0: as many as fit); rows that are fetched ahead
-  int tasks_ = 1;
 };
 
 template <class To, class From>
@@ -275,8 +273,6 @@ class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
 
 }  // namespace
 
-Families depthwise_families() {
-  return families_of<DepthwiseFamily>(kDepthwiseKinds);
-}
+OCTAVO_DEFINE_FAMILIES(depthwise, DepthwiseFamily, kDepthwiseKinds)
 
 }  // namespace octavo::cpu

@@ -2,9 +2,9 @@
 // from its cache or the next one, and waiting for others costs as much); then each stores its share of the codes. The same operations
 // in the same order as the reference's for each element, so the same bits.
 #include <algorithm>
-#include <numeric>
 
 #include "cpu/families/row_families.h"
+#include "cpu/joined.h"
 #include "cpu/table.h"
 #include "ir/quantizer.h"
 #include "region/store_results.h"
@@ -43,20 +43,8 @@ Result<DynamicQuantizeSetting> dynamic_quantize_setting(const Stage& s, Isa isa)
   }
   DynamicQuantizeSetting t{x, {}, isa};
   for (std::size_t i = 0; i < s.stores.size(); ++i) t.stores.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
-  // By descending stride of the input; neighbours that both sides walk as one are joined.
-  std::vector<std::size_t> order;
-  for (std::size_t d = 0; d < x.dims.size(); ++d) {
-    if (x.dims[d] != 1) order.push_back(d);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x.strides[a] > x.strides[b]; });
-  for (const std::size_t d : order) {
-    const std::int64_t to = codes == nullptr ? x.strides[d] : codes->strides[d];
-    if (!t.outer.empty() && t.from.back() == x.strides[d] * x.dims[d] && t.to.back() == to * x.dims[d]) {
-      t.outer.back() *= x.dims[d], t.from.back() = x.strides[d], t.to.back() = to;
-    } else {
-      t.outer.push_back(x.dims[d]), t.from.push_back(x.strides[d]), t.to.push_back(to);
-    }
-  }
+  Joined loops = joined(x.dims, {x.strides, codes == nullptr ? x.strides : codes->strides});
+  t.outer = std::move(loops.dims), t.from = std::move(loops.strides[0]), t.to = std::move(loops.strides[1]);
   if (!t.outer.empty()) {
     if (t.from.back() != 1) return refuse("stride of the input's last dimension", t.from.back(), "1");
     t.length = t.outer.back(), t.step = t.to.back();
@@ -66,13 +54,12 @@ Result<DynamicQuantizeSetting> dynamic_quantize_setting(const Stage& s, Isa isa)
   return t;
 }
 
-class DynamicQuantizeKernel final : public Kernel {
+class DynamicQuantizeKernel final : public TaskedKernel {
  public:
   explicit DynamicQuantizeKernel(DynamicQuantizeSetting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     tasks_ = even_tasks(t_.length * t_.lines, kDynamicQuantizeGrain, kMostTasks, kMostTasks);
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return t_.step == 1 ? 0 : line(kPart); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -130,29 +117,20 @@ class DynamicQuantizeKernel final : public Kernel {
 
   const RowKernels& k_;
   DynamicQuantizeSetting t_;
-  int tasks_ = 1;
 };
 
-class DynamicQuantizeFamily final : public FamilyOf<DynamicQuantizeSetting> {
+class DynamicQuantizeFamily final : public KernelFamily<DynamicQuantizeSetting, DynamicQuantizeKernel> {
  public:
-  DynamicQuantizeFamily() : FamilyOf({.name = "dynamic_quantize.rows"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::dynamic_quantize) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
-  }
+  DynamicQuantizeFamily()
+      : KernelFamily({.name = "dynamic_quantize.rows", .about = {{ir::Op::dynamic_quantize}, 1, Results::raw}}) {}
   Match<DynamicQuantizeSetting> match(const Request& q) const override { return dynamic_quantize_setting(only(q.region), q.isa); }
   double cost(const DynamicQuantizeSetting& t, Isa isa) const override {
     return static_cast<double>(ir::count(t.x.dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;
-  }
-  Result<std::unique_ptr<Kernel>> load(DynamicQuantizeSetting t, Packed) const override {
-    return std::make_unique<DynamicQuantizeKernel>(std::move(t));
   }
 };
 
 }  // namespace
 
-const Family& dynamic_quantize_family() {
-  static const DynamicQuantizeFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(dynamic_quantize, DynamicQuantizeFamily)
 
 }  // namespace octavo::cpu

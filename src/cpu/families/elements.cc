@@ -1,6 +1,6 @@
 // cpu.elements.<op>.<isa>: element-wise operators on every element type, where no program computes them (program/elements.def; Cast; Where). The
 // operands are broadcast and walked in blocks: what lies side by side is read and stored where it is, the rest is collected in scratch first. A
-// float result that a program works on goes through the program's accumulator.
+// float result that a program works on goes through the program's accumulator. Past 400 lines: the forms that operators have, the one walk and the one kernel.
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,9 @@
 
 #include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
+#include "cpu/joined.h"
 #include "cpu/table.h"
+#include "ir/with_integer.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
 
@@ -151,16 +153,7 @@ std::array<std::byte, 8> bound_bytes(double v) {
   return out;
 }
 std::array<std::byte, 8> bound(DType t, double v) {
-  switch (t) {
-    case DType::s8: return bound_bytes<std::int8_t>(v);
-    case DType::u8: return bound_bytes<std::uint8_t>(v);
-    case DType::s16: return bound_bytes<std::int16_t>(v);
-    case DType::u16: return bound_bytes<std::uint16_t>(v);
-    case DType::s32: return bound_bytes<std::int32_t>(v);
-    case DType::u32: return bound_bytes<std::uint32_t>(v);
-    case DType::s64: return bound_bytes<std::int64_t>(v);
-    default: return bound_bytes<std::uint64_t>(v);
-  }
+  return ir::with_integer(t, [&](auto zero) { return bound_bytes<decltype(zero)>(v); });
 }
 
 /// The operator as a program on float32.
@@ -271,32 +264,16 @@ struct Walk {
   std::int64_t rows = 1, cols = 1;  ///< of a block, at most kElements
   std::int64_t units = 0;           ///< blocks
 
-  Walk(const ir::Shape& space, const std::vector<TensorRef>& inputs, const TensorRef& store, bool joined) {
-    const std::size_t rank = space.size();
-    std::vector<std::size_t> order;
-    for (std::size_t d = 0; d < rank; ++d) {
-      if (space[d] != 1 || !joined) order.push_back(d);
+  Walk(const ir::Shape& space, const std::vector<TensorRef>& inputs, const TensorRef& store, bool joins) {
+    std::vector<ir::Shape> strides(inputs.size() + 1);
+    for (std::size_t d = 0; d < space.size(); ++d) {
+      strides[0].push_back(space[d] == 1 ? 0 : store.strides[d]);
+      for (std::size_t i = 0; i < inputs.size(); ++i) strides[i + 1].push_back(region::aligned_stride(inputs[i], space.size(), d));
     }
-    if (joined)
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::size_t a, std::size_t b) { return store.strides[a] > store.strides[b]; });
-    operands.resize(inputs.size());
-    for (std::size_t i = 0; i < operands.size(); ++i) operands[i].size = element_bytes(inputs[i]);
-    to.size = element_bytes(store);
-    for (const std::size_t d : order) {
-      const auto stride = [&](std::size_t i) { return region::aligned_stride(inputs[i], rank, d); };
-      const std::int64_t extent = space[d], last = space[d] == 1 ? 0 : store.strides[d];
-      bool join = joined && !dims.empty() && to.strides.back() == last * extent;
-      for (std::size_t i = 0; i < operands.size(); ++i) join = join && operands[i].strides.back() == stride(i) * extent;
-      if (!join) dims.push_back(1);
-      dims.back() *= extent;
-      const auto put = [&](Walked& w, std::int64_t v) {
-        if (join) w.strides.pop_back();
-        w.strides.push_back(v);
-      };
-      put(to, last);
-      for (std::size_t i = 0; i < operands.size(); ++i) put(operands[i], stride(i));
-    }
+    Joined loops = joins ? joined(space, strides) : Joined{space, strides};
+    dims = std::move(loops.dims);
+    to = {std::move(loops.strides[0]), element_bytes(store)};
+    for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back({std::move(loops.strides[i + 1]), element_bytes(inputs[i])});
     while (dims.size() < 2) {
       dims.insert(dims.begin(), 1);
       to.strides.insert(to.strides.begin(), 0);
@@ -344,7 +321,7 @@ struct ElementsSetting {
   std::optional<BlockEpilogue> epilogue = {};
 };
 
-class ElementsKernel final : public Kernel {
+class ElementsKernel final : public TaskedKernel {
  public:
   explicit ElementsKernel(ElementsSetting t)
       : c_(std::move(t.computation)), inputs_(std::move(t.inputs)), stores_(std::move(t.stores)), epilogue_(std::move(t.epilogue)) {
@@ -370,7 +347,6 @@ class ElementsKernel final : public Kernel {
     tasks_ = even_tasks(bytes, kElementsGrain, units_);
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
     return (epilogue_ ? line(epilogue_->scratch_bytes()) : 0) + (kMostOperands + 1) * kElements * 8 + c_.scratch_bytes();
   }
@@ -453,7 +429,6 @@ class ElementsKernel final : public Kernel {
   std::vector<Walk> walks_;  ///< one a store; with a program one
   std::size_t rank_ = 0;
   std::int64_t units_ = 0;
-  int tasks_ = 1;
 };
 
 /// One float32 store of what was computed, nothing else.
@@ -500,9 +475,9 @@ Result<ElementsSetting> elements_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class ElementsFamily final : public FamilyOf<ElementsSetting> {
+class ElementsFamily final : public KernelFamily<ElementsSetting, ElementsKernel> {
  public:
-  ElementsFamily() : FamilyOf({.name = "elements"}) {}
+  ElementsFamily() : KernelFamily({.name = "elements"}) {}
   std::string name_for(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     const std::string function = a.op == Op::bitwise ? "_" + std::string(ir::spelled(a.as<ir::Bitwise>().function)) : "";
@@ -525,16 +500,10 @@ class ElementsFamily final : public FamilyOf<ElementsSetting> {
                kSecondsPerCycle +
            0.1e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(ElementsSetting t, Packed) const override {
-    return std::make_unique<ElementsKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& elements_family() {
-  static const ElementsFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(elements, ElementsFamily)
 
 }  // namespace octavo::cpu

@@ -107,7 +107,7 @@ Result<GridSampleSetting> grid_sample_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class GridSampleKernel final : public Kernel {
+class GridSampleKernel final : public TaskedKernel {
  public:
   explicit GridSampleKernel(GridSampleSetting t)
       : k_(element_kernels(t.isa)),
@@ -125,7 +125,6 @@ class GridSampleKernel final : public Kernel {
     if (ir::count(space_) == 0) blocks_ = 0;
     tasks_ = even_tasks(ir::count(space_) * static_cast<std::int64_t>(taps_), kGridSampleGrain, space_[0] * blocks_);
   }
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
     return (epilogue_ ? line(epilogue_->scratch_bytes()) : 0) + taps_ * kPoints * 8 + line(static_cast<std::size_t>(sums()) * 4);
   }
@@ -232,15 +231,11 @@ class GridSampleKernel final : public Kernel {
   std::size_t spatial_ = 2, taps_ = 1;
   std::int64_t points_ = 1, blocks_ = 0;
   bool beside_ = false;
-  int tasks_ = 1;
 };
 
-class GridSampleFamily final : public FamilyOf<GridSampleSetting> {
+class GridSampleFamily final : public KernelFamily<GridSampleSetting, GridSampleKernel> {
  public:
-  GridSampleFamily() : FamilyOf({.name = "grid_sample"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::grid_sample) && only(r).anchor.inputs.size() == 2 && !only(r).stores.empty();
-  }
+  GridSampleFamily() : KernelFamily({.name = "grid_sample", .about = {{ir::Op::grid_sample}, 2}}) {}
   Match<GridSampleSetting> match(const Request& q) const override { return grid_sample_setting(only(q.region), q.isa); }
   double cost(const GridSampleSetting& t, Isa isa) const override {
     const auto elements = static_cast<double>(ir::count(t.space));
@@ -248,16 +243,10 @@ class GridSampleFamily final : public FamilyOf<GridSampleSetting> {
     for (std::size_t d = 2; d < t.space.size(); ++d) taps *= static_cast<double>(t.sampler.taps());
     return 0.5e-6 + (elements * taps * 0.6 * slowdown(isa) + points * (60 + 4 * taps)) * kSecondsPerCycle;
   }
-  Result<std::unique_ptr<Kernel>> load(GridSampleSetting t, Packed) const override {
-    return std::make_unique<GridSampleKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& grid_sample_family() {
-  static const GridSampleFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(grid_sample, GridSampleFamily)
 
 }  // namespace octavo::cpu

@@ -1,6 +1,6 @@
 // cpu.indexed.<op>: gather, gather_elements and gather_nd with indices that are computed at run time, and scatter. In each of them the place of an element
 // in the indexed tensor is a sum of one stride a dimension and of one index or several, times the stride of the dimension that it is along: one
-// loop serves all. Elements are moved whatever their type; rows that lie side by side are copied whole.
+// loop serves all. Elements are moved whatever their type; rows that lie side by side are copied whole. (Past 400 lines for that reason.)
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,6 +9,7 @@
 #include "cpu/copy_bytes.h"
 #include "cpu/families/row_families.h"
 #include "cpu/table.h"
+#include "ir/with_integer.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -188,7 +189,7 @@ struct IndexedSetting {
   std::optional<BlockEpilogue> epilogue = {};  ///< absent: elements are handed on
 };
 
-class GatherKernel final : public Kernel {
+class GatherKernel final : public TaskedKernel {
  public:
   explicit GatherKernel(IndexedSetting t)
       : t_(std::move(t.places)),
@@ -200,7 +201,6 @@ class GatherKernel final : public Kernel {
     units_ = units_of({}, whole(t_.dims), t_.dims.size());
     tasks_ = even_tasks(ir::count(t_.dims) * element_bytes(x_), kIndexedGrain, units_);
   }
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return epilogue_ ? epilogue_->scratch_bytes() : 0; }
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     const std::int64_t begin = units_ * task_begin / tasks_, end = units_ * task_end / tasks_;
@@ -260,7 +260,6 @@ class GatherKernel final : public Kernel {
   std::vector<Ints> to_;
   std::optional<BlockEpilogue> epilogue_;
   std::int64_t units_ = 0;
-  int tasks_ = 1;
 };
 
 using How = ir::Combine;
@@ -277,20 +276,11 @@ T reduced(How how, T old, T update) {
 /// fn(T{}) with the type that updates are reduced in.
 template <class Fn>
 void with_type(DType t, Fn fn) {
-  switch (t) {
-    case DType::f32: return fn(float{});
-    case DType::s8: return fn(std::int8_t{});
-    case DType::u8: return fn(std::uint8_t{});
-    case DType::s16: return fn(std::int16_t{});
-    case DType::u16: return fn(std::uint16_t{});
-    case DType::s32: return fn(std::int32_t{});
-    case DType::u32: return fn(std::uint32_t{});
-    case DType::s64: return fn(std::int64_t{});
-    default: return fn(std::uint64_t{});
-  }
+  if (t == DType::f32) return fn(float{});
+  ir::with_integer(t, fn);
 }
 
-class ScatterKernel final : public Kernel {
+class ScatterKernel final : public TaskedKernel {
  public:
   explicit ScatterKernel(IndexedSetting t)
       : t_(std::move(t.places)), x_(t.inputs[0]), ids_(t.inputs[1]), u_(t.inputs[2]), y_(t.stores[0]), how_(t.how) {
@@ -298,7 +288,6 @@ class ScatterKernel final : public Kernel {
     const std::int64_t bytes = (ir::count(x_.dims) + ir::count(t_.dims)) * element_bytes(x_);
     tasks_ = t_.cut < 0 ? 1 : even_tasks(bytes, kIndexedGrain, x_.dims[static_cast<std::size_t>(t_.cut_of_data)]);
   }
-  int tasks() const override { return tasks_; }
   void run(const Memory& memory, int task_begin, int task_end, const Worker&) const override {
     // A part of one dimension of the data, and the updates that lie in it: all of them, in their order.
     Index data_low{}, data_high = whole(x_.dims), low{}, high = whole(t_.dims);
@@ -353,7 +342,6 @@ class ScatterKernel final : public Kernel {
   TensorRef x_, ids_, u_, y_;
   std::optional<TensorRef> many_;  ///< how many updates along dimension 0 there are; nothing: all
   How how_;
-  int tasks_ = 1;
 };
 
 /// Do the elements reach stores of their own type as they are?
@@ -431,8 +419,6 @@ class IndexedFamily final : public FamilyOf<IndexedSetting> {
 
 }  // namespace
 
-Families indexed_families() {
-  return families_of<IndexedFamily>(kIndexedKinds);
-}
+OCTAVO_DEFINE_FAMILIES(indexed, IndexedFamily, kIndexedKinds)
 
 }  // namespace octavo::cpu

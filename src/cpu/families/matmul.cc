@@ -93,18 +93,15 @@ class MatmulKernel final : public Kernel {
 
 constexpr std::array kMatmulParameters{kRows};
 
-class MatmulFamily final : public FamilyOf<MatmulKernelSetting> {
+class MatmulFamily final : public KernelFamily<MatmulKernelSetting, MatmulKernel> {
  public:
   // Version 2: the same sums; the right matrix packed in panels.
-  MatmulFamily() : FamilyOf({.name = "matmul.f32.rows", .version = 2, .parameters = kMatmulParameters}) {}
+  MatmulFamily() : KernelFamily({.name = "matmul.f32.rows", .version = 2, .parameters = kMatmulParameters}) {}
   bool about(const Region& r) const override { return is_matmul(r); }
   Match<MatmulKernelSetting> match(const Request& q) const override { return matmul_kernel_setting(q); }
   double cost(const MatmulKernelSetting& t, Isa isa) const override {
     const double out = t.product.results(), k = static_cast<double>(t.product.k);
     return (out * k / 20.0 + t.product.packed() * 1.5 + out * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
-  }
-  Result<std::unique_ptr<Kernel>> load(MatmulKernelSetting t, Packed) const override {
-    return std::make_unique<MatmulKernel>(std::move(t));
   }
   std::vector<Parameters> variants(const MatmulKernelSetting& t) const override {
     std::vector<Parameters> out;
@@ -145,9 +142,6 @@ void store_sums(const BlockEpilogue& e, const Memory& memory, std::byte* scratch
   }
 }
 
-const Family& matmul_family() {
-  static const MatmulFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(matmul, MatmulFamily)
 
 }  // namespace octavo::cpu

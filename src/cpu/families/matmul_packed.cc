@@ -214,12 +214,7 @@ class MatmulBf16Family final : public FamilyOf<MatmulPackedSetting> {
 
 }  // namespace
 
-const Family& matmul_codes_family() {
-  static const MatmulCodesFamily family;
-  return family;
-}
-Families matmul_bf16_families() {
-  return families_of<MatmulBf16Family>(kBf16Levels);
-}
+OCTAVO_DEFINE_FAMILY(matmul_codes, MatmulCodesFamily)
+OCTAVO_DEFINE_FAMILIES(matmul_bf16, MatmulBf16Family, kBf16Levels)
 
 }  // namespace octavo::cpu

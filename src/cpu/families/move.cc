@@ -88,7 +88,7 @@ struct MoveSetting {
   bool one_store = true;
 };
 
-class MoveKernel final : public Kernel, public region::CountedTasks {
+class MoveKernel final : public TaskedKernel, public region::CountedTasks {
  public:
   explicit MoveKernel(MoveSetting t)
       : tables_(std::move(t.tables)),
@@ -115,7 +115,6 @@ class MoveKernel final : public Kernel, public region::CountedTasks {
     empty_ = bytes == 0;
   }
 
-  int tasks() const override { return tasks_; }
   std::int64_t first_element(int task, int dim, std::int64_t extent) const override {
     return order_.size() > 1 && static_cast<int>(order_.front()) == dim ? extent * task / tasks_ : 0;
   }
@@ -366,7 +365,6 @@ class MoveKernel final : public Kernel, public region::CountedTasks {
   std::int64_t size_ = 1, outer_ = 1, at_once_ = 1;  ///< rows of a block of the epilogue
   std::int64_t repeats_ = 1;                         ///< neighbours that are equal, of the dimension above the innermost
   std::vector<Stretch> stretches_;
-  int tasks_ = 1;
   bool empty_ = false;
   bool whole_ = false;  ///< rows of the innermost dimension have no pad value
 };
@@ -406,16 +404,15 @@ constexpr std::array kMoveKinds{MoveKind{Op::pad, "move.pad"},
                                 MoveKind{Op::depth_to_space, "move.depth_to_space"},
                                 MoveKind{Op::space_to_depth, "move.space_to_depth"}};
 
-class MoveFamily final : public FamilyOf<MoveSetting> {
+class MoveFamily final : public KernelFamily<MoveSetting, MoveKernel> {
  public:
-  explicit MoveFamily(const MoveKind& kind) : FamilyOf({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
+  explicit MoveFamily(const MoveKind& kind) : KernelFamily({.name = kind.name, .levels = kAnyIsa}), op_(kind.op) {}
   bool about(const Region& r) const override { return is_one(r, op_) && !only(r).anchor.inputs.empty() && !only(r).stores.empty(); }
   Match<MoveSetting> match(const Request& q) const override { return move_setting(only(q.region)); }
   double cost(const MoveSetting& t, Isa) const override {
     const auto bytes = static_cast<double>(ir::count(t.space) * element_bytes(t.x));
     return 0.5e-6 + bytes * (t.epilogue ? 1e-9 : 0.1e-9);
   }
-  Result<std::unique_ptr<Kernel>> load(MoveSetting t, Packed) const override { return std::make_unique<MoveKernel>(std::move(t)); }
 
  private:
   Op op_;
@@ -423,8 +420,6 @@ class MoveFamily final : public FamilyOf<MoveSetting> {
 
 }  // namespace
 
-Families move_families() {
-  return families_of<MoveFamily>(kMoveKinds);
-}
+OCTAVO_DEFINE_FAMILIES(move, MoveFamily, kMoveKinds)
 
 }  // namespace octavo::cpu

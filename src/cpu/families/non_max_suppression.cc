@@ -125,12 +125,10 @@ class SuppressKernel final : public Kernel {
   std::int64_t score_step_ = 1, step_ = 0;
 };
 
-class SuppressFamily final : public FamilyOf<NonMaxSuppressionSetting> {
+class SuppressFamily final : public KernelFamily<NonMaxSuppressionSetting, SuppressKernel> {
  public:
-  SuppressFamily() : FamilyOf({.name = "non_max_suppression.rows"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::non_max_suppression) && only(r).anchor.inputs.size() == 4 && only(r).program.outputs.empty();
-  }
+  SuppressFamily()
+      : KernelFamily({.name = "non_max_suppression.rows", .about = {{ir::Op::non_max_suppression}, 4, Results::raw}}) {}
   Match<NonMaxSuppressionSetting> match(const Request& q) const override {
     return non_max_suppression_setting(only(q.region), q.isa);
   }
@@ -140,16 +138,10 @@ class SuppressFamily final : public FamilyOf<NonMaxSuppressionSetting> {
     const double others = std::min(static_cast<double>(t.most), kUsual);
     return (scores * slowdown(isa) + taken * (50.0 + others * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(NonMaxSuppressionSetting t, Packed) const override {
-    return std::make_unique<SuppressKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& non_max_suppression_family() {
-  static const SuppressFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(non_max_suppression, SuppressFamily)
 
 }  // namespace octavo::cpu

@@ -123,9 +123,9 @@ class NonZeroKernel final : public Kernel {
   NonZeroSetting t_;
 };
 
-class NonZeroFamily final : public FamilyOf<NonZeroSetting> {
+class NonZeroFamily final : public KernelFamily<NonZeroSetting, NonZeroKernel> {
  public:
-  NonZeroFamily() : FamilyOf({.name = "non_zero.rows", .levels = kAnyIsa}) {}
+  NonZeroFamily() : KernelFamily({.name = "non_zero.rows", .levels = kAnyIsa}) {}
   bool about(const Region& r) const override {
     return is_one(r, ir::Op::non_zero) && only(r).anchor.inputs.size() <= 2 && only(r).program.outputs.empty();
   }
@@ -133,16 +133,10 @@ class NonZeroFamily final : public FamilyOf<NonZeroSetting> {
   double cost(const NonZeroSetting& t, Isa) const override {
     return static_cast<double>(t.x.dims[0]) * 1.5 * kSecondsPerCycle + 0.1e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(NonZeroSetting t, Packed) const override {
-    return std::make_unique<NonZeroKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& non_zero_family() {
-  static const NonZeroFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(non_zero, NonZeroFamily)
 
 }  // namespace octavo::cpu

@@ -93,7 +93,7 @@ Result<NormSetting> norm_setting(const Stage& s, Isa isa, int threads) {
   return t;
 }
 
-class NormKernel final : public Kernel {
+class NormKernel final : public TaskedKernel {
  public:
   explicit NormKernel(NormSetting setting)
       : k_(row_kernels(setting.isa)), t_(std::move(setting)), epilogue_(t_.epilogue), in_(t_.in) {
@@ -120,7 +120,6 @@ class NormKernel final : public Kernel {
     tasks_ = static_cast<int>(std::min<std::int64_t>(units(), 256));
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
     return line(epilogue_.scratch_bytes()) + 4 * line(static_cast<std::size_t>(width_) * 4) + 2 * line(parameters() * 4);
   }
@@ -298,28 +297,21 @@ class NormKernel final : public Kernel {
   const std::vector<region::TensorRef>& in_;
   std::int64_t groups_ = 1, width_ = 1, blocks_ = 1, pieces_ = 1, rows_ = 1;
   bool neighbours_ = false;  ///< the parameters, one a reduced element, are without gaps
-  int tasks_ = 1;
 };
 
-class NormFamily final : public FamilyOf<NormSetting> {
+class NormFamily final : public KernelFamily<NormSetting, NormKernel> {
  public:
   explicit NormFamily(ir::Op op)
-      : FamilyOf({.name = op == ir::Op::layer_norm ? "layer_norm.rows" : "instance_norm.rows"}), op_(op) {}
-  bool about(const Region& r) const override { return is_one(r, op_) && !only(r).program.outputs.empty(); }
+      : KernelFamily({.name = op == ir::Op::layer_norm ? "layer_norm.rows" : "instance_norm.rows",
+                      .about = {{op}, 0, Results::programmed}}) {}
   Match<NormSetting> match(const Request& q) const override { return norm_setting(only(q.region), q.isa, q.plan.threads); }
   double cost(const NormSetting& t, Isa isa) const override {
     return static_cast<double>(ir::count(t.in[0].dims)) * 1.2 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(NormSetting t, Packed) const override { return std::make_unique<NormKernel>(std::move(t)); }
-
- private:
-  ir::Op op_;
 };
 
 }  // namespace
 
-Families norm_families() {
-  return families_of<NormFamily>(std::array{ir::Op::instance_norm, ir::Op::layer_norm});
-}
+OCTAVO_DEFINE_FAMILIES(norm, NormFamily, std::array{ir::Op::instance_norm, ir::Op::layer_norm})
 
 }  // namespace octavo::cpu

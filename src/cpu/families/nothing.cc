@@ -32,9 +32,6 @@ bool stores_nothing(const Region& r) {
   });
 }
 
-const Family& nothing_family() {
-  static const NothingFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(nothing, NothingFamily)
 
 }  // namespace octavo::cpu

@@ -97,7 +97,7 @@ Result<Space> joined_space(const Stage& stage) {
   return space;
 }
 
-class PointwiseKernel final : public Kernel {
+class PointwiseKernel final : public TaskedKernel {
  public:
   PointwiseKernel(BlockEpilogue epilogue, const Blocks& shape) : epilogue_(std::move(epilogue)), shape_(shape) {
     const auto& dims = epilogue_.space().dims;
@@ -118,7 +118,6 @@ class PointwiseKernel final : public Kernel {
     if (elements == 0) blocks_ = 0;
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return epilogue_.scratch_bytes(); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -150,7 +149,6 @@ class PointwiseKernel final : public Kernel {
   Blocks shape_;
   std::vector<std::int64_t> counts_, steps_;  // blocks along each dimension, and their extents
   std::int64_t blocks_ = 1;
-  int tasks_ = 1;
 };
 
 /// Blocks depend on whether there are vectors.
@@ -163,8 +161,7 @@ struct PointwiseSetting {
 
 class PointwiseFamily final : public FamilyOf<PointwiseSetting> {
  public:
-  PointwiseFamily() : FamilyOf({.name = "pointwise.block"}) {}
-  bool about(const Region& r) const override { return is_one(r, ir::Op::input) && !only(r).program.outputs.empty(); }
+  PointwiseFamily() : FamilyOf({.name = "pointwise.block", .about = {{ir::Op::input}, 0, Results::programmed}}) {}
   Match<PointwiseSetting> match(const Request& q) const override {
     PointwiseSetting t{{}, {}, q.isa};
     OCTAVO_TRY(t.space, joined_space(only(q.region)));
@@ -184,9 +181,6 @@ class PointwiseFamily final : public FamilyOf<PointwiseSetting> {
 
 }  // namespace
 
-const Family& pointwise_family() {
-  static const PointwiseFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(pointwise, PointwiseFamily)
 
 }  // namespace octavo::cpu

@@ -84,7 +84,7 @@ std::vector<std::int64_t> widths_of(const PointwiseGeneratedSetting& r) {
   return out;
 }
 
-class GeneratedPointwise final : public Kernel {
+class GeneratedPointwise final : public TaskedKernel {
  public:
   GeneratedPointwise(PointwiseGeneratedSetting rows, std::unique_ptr<GeneratedEpilogue> code)
       : r_(std::move(rows)), code_(std::move(code)) {
@@ -94,7 +94,6 @@ class GeneratedPointwise final : public Kernel {
     units_ = ir::count(space) == 0 ? 0 : n_ * h_ * pieces_;
     tasks_ = even_tasks(n_ * h_ * (r_.cut > 0 ? row_ : w_ * row_), kTaskBytes, std::max<std::int64_t>(units_, 1));
   }
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return 0; }
   void run(const Memory& memory, int task_begin, int task_end, const Worker&) const override {
     for (std::int64_t u = units_ * task_begin / tasks_; u < units_ * task_end / tasks_; ++u) {
@@ -114,13 +113,12 @@ class GeneratedPointwise final : public Kernel {
   PointwiseGeneratedSetting r_;
   std::unique_ptr<GeneratedEpilogue> code_;
   std::int64_t n_ = 1, row_ = 1, h_ = 1, w_ = 1, pieces_ = 1, units_ = 1;
-  int tasks_ = 1;
 };
 
 class GeneratedPointwiseFamily final : public FamilyOf<PointwiseGeneratedSetting> {
  public:
-  GeneratedPointwiseFamily() : FamilyOf({.name = "pointwise.generated", .levels = kIsas}) {}
-  bool about(const Region& r) const override { return is_one(r, ir::Op::input) && !only(r).program.outputs.empty(); }
+  GeneratedPointwiseFamily()
+      : FamilyOf({.name = "pointwise.generated", .levels = kIsas, .about = {{ir::Op::input}, 0, Results::programmed}}) {}
   Match<PointwiseGeneratedSetting> match(const Request& q) const override {
     return pointwise_generated_setting(only(q.region), q.isa);
   }
@@ -136,9 +134,6 @@ class GeneratedPointwiseFamily final : public FamilyOf<PointwiseGeneratedSetting
 
 }  // namespace
 
-const Family& generated_pointwise_family() {
-  static const GeneratedPointwiseFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(generated_pointwise, GeneratedPointwiseFamily)
 
 }  // namespace octavo::cpu

@@ -34,7 +34,7 @@ Result<PoolSetting> pool_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class PoolKernel final : public Kernel, public region::CountedTasks {
+class PoolKernel final : public TaskedKernel, public region::CountedTasks {
  public:
   explicit PoolKernel(PoolSetting t)
       : table_(*kernel_table(t.isa)), im_(t.image), epilogue_(std::move(t.epilogue)), x_(std::move(t.x)) {
@@ -66,7 +66,6 @@ class PoolKernel final : public Kernel, public region::CountedTasks {
     tasks_ = std::max(even_tasks(elements, 8192, rows_ * pieces_), rows_ == 1 ? even_tasks(elements * taps, 24576, pieces_) : 1);
   }
 
-  int tasks() const override { return tasks_; }
   std::int64_t first_element(int task, int dim, std::int64_t extent) const override {
     return dim == 0 && im_.batch == extent && pieces_ == 1 ? extent * task / tasks_ : 0;
   }
@@ -202,15 +201,13 @@ class PoolKernel final : public Kernel, public region::CountedTasks {
   std::int64_t channels_ = 1, rows_ = 1, pieces_ = 1;  ///< pieces: of the channels of a single row
   std::vector<Range> columns_;                         // of each output column
   std::vector<int> whole_;                             // from each on, how many without padding follow each other
-  int tasks_ = 1;
 };
 
-class PoolFamily final : public FamilyOf<PoolSetting> {
+class PoolFamily final : public KernelFamily<PoolSetting, PoolKernel> {
  public:
-  explicit PoolFamily(ir::Op op) : FamilyOf({.name = op == ir::Op::max_pool ? "max_pool.block" : "avg_pool.block"}), op_(op) {}
-  bool about(const Region& r) const override {
-    return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();
-  }
+  explicit PoolFamily(ir::Op op)
+      : KernelFamily(
+            {.name = op == ir::Op::max_pool ? "max_pool.block" : "avg_pool.block", .about = {{op}, 1, Results::programmed}}) {}
   Match<PoolSetting> match(const Request& q) const override { return pool_setting(only(q.region), q.isa); }
   double cost(const PoolSetting& t, Isa isa) const override {
     const auto results = static_cast<double>(ir::count(t.space));
@@ -218,16 +215,10 @@ class PoolFamily final : public FamilyOf<PoolSetting> {
     for (const auto k : t.kernel) reads *= static_cast<double>(k);
     return (reads * (t.x.strides[1] == 1 ? 0.08 : 2.0) + results * 0.5) * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(PoolSetting t, Packed) const override { return std::make_unique<PoolKernel>(std::move(t)); }
-
- private:
-  ir::Op op_;
 };
 
 }  // namespace
 
-Families pool_families() {
-  return families_of<PoolFamily>(std::array{ir::Op::max_pool, ir::Op::avg_pool});
-}
+OCTAVO_DEFINE_FAMILIES(pool, PoolFamily, std::array{ir::Op::max_pool, ir::Op::avg_pool})
 
 }  // namespace octavo::cpu

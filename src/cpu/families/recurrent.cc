@@ -2,6 +2,7 @@
 // side, so that a worker of a team (cpu/team.h) takes whole units: their products, their gates and their results. Products with W are taken for many steps
 // at once, so that only R is read again at each step and stays in cache, a part of it in each worker's. What the gates compute from their sums are programs
 // (recurrent_cell.h). Sums begin with the biases and are taken in another order than the reference's: floats within the tolerance of docs/semantics.md.
+// One kernel, past 400 lines: its phases share the team's scratch.
 #include <algorithm>
 #include <cstring>
 
@@ -421,11 +422,10 @@ Result<ir::Tensor> packed_weights(const Constant& weights, const RecurrentSettin
 class RecurrentFamily final : public FamilyOf<RecurrentSetting> {
  public:
   // Version 3: the same sums; weights in panels of units.
-  RecurrentFamily() : FamilyOf({.name = "recurrent.rows", .version = 3}) {}
+  RecurrentFamily() : FamilyOf({.name = "recurrent.rows", .version = 3, .about = {{ir::Op::recurrent}, 0, Results::raw}}) {}
   std::string name_for(const Region& r) const override {
     return std::string(ir::spelled(only(r).anchor.as<ir::Recurrent>().cell)) + ".rows";
   }
-  bool about(const Region& r) const override { return is_one(r, ir::Op::recurrent) && only(r).program.outputs.empty(); }
   Match<RecurrentSetting> match(const Request& q) const override { return recurrent_setting(q); }
   double cost(const RecurrentSetting& t, Isa isa) const override {
     const auto runs = static_cast<double>(t.steps * t.batch * t.directions);
@@ -453,9 +453,6 @@ class RecurrentFamily final : public FamilyOf<RecurrentSetting> {
 
 }  // namespace
 
-const Family& recurrent_family() {
-  static const RecurrentFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(recurrent, RecurrentFamily)
 
 }  // namespace octavo::cpu

@@ -103,7 +103,7 @@ Result<ReduceSetting> reduce_setting(const Stage& s, Isa isa) {
   return p;
 }
 
-class ReduceKernel final : public Kernel {
+class ReduceKernel final : public TaskedKernel {
  public:
   explicit ReduceKernel(ReduceSetting setting) : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x) {
     const ir::Op op = p_.op;
@@ -123,7 +123,6 @@ class ReduceKernel final : public Kernel {
     tasks_ = even_tasks(elements, 16384, blocks_);
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return p_.epilogue.scratch_bytes(); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -171,12 +170,11 @@ class ReduceKernel final : public Kernel {
   std::int32_t zero_ = 0;
   std::int64_t cols_ = 1, rows_ = 1, blocks_ = 1;
   std::vector<std::int64_t> counts_;
-  int tasks_ = 1;
 };
 
-class ReduceFamily final : public FamilyOf<ReduceSetting> {
+class ReduceFamily final : public KernelFamily<ReduceSetting, ReduceKernel> {
  public:
-  ReduceFamily() : FamilyOf({.name = "reduce.block"}) {}
+  ReduceFamily() : KernelFamily({.name = "reduce.block"}) {}
   bool about(const Region& r) const override {
     const ir::Op op = only(r).anchor.op;
     return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&
@@ -190,16 +188,10 @@ class ReduceFamily final : public FamilyOf<ReduceSetting> {
     return (static_cast<double>(ir::count(t.x.dims)) * (vectors ? 0.1 : 2.0) + results * 0.5) * slowdown(isa) * kSecondsPerCycle +
            0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(ReduceSetting t, Packed) const override {
-    return std::make_unique<ReduceKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& reduce_family() {
-  static const ReduceFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(reduce, ReduceFamily)
 
 }  // namespace octavo::cpu

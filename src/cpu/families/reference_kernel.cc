@@ -253,9 +253,6 @@ class ReferenceFamily final : public FamilyOf<ReferenceKernelSetting> {
 
 }  // namespace
 
-const Family& reference_family() {
-  static const ReferenceFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(reference, ReferenceFamily)
 
 }  // namespace octavo::cpu

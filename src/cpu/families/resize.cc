@@ -59,7 +59,7 @@ Result<ResizeSetting> resize_setting(const Stage& s, Isa isa) {
   return p;
 }
 
-class ResizeKernel final : public Kernel {
+class ResizeKernel final : public TaskedKernel {
  public:
   explicit ResizeKernel(ResizeSetting setting)
       : table_(*kernel_table(setting.isa)), p_(std::move(setting)), x_(p_.x), dims_(p_.dims) {
@@ -68,7 +68,6 @@ class ResizeKernel final : public Kernel {
     empty_ = ir::count(dims_) == 0 || ir::count(x_.dims) == 0;
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return epilogue_bytes() + 2 * row_bytes() + 64; }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -147,31 +146,21 @@ class ResizeKernel final : public Kernel {
   ResizeSetting p_;
   const region::TensorRef& x_;
   const ir::Shape& dims_;
-  int tasks_ = 1;
   bool empty_ = false;
 };
 
-class ResizeFamily final : public FamilyOf<ResizeSetting> {
+class ResizeFamily final : public KernelFamily<ResizeSetting, ResizeKernel> {
  public:
-  ResizeFamily() : FamilyOf({.name = "resize_linear.block"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::resize_linear) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
-  }
+  ResizeFamily() : KernelFamily({.name = "resize_linear.block", .about = {{ir::Op::resize_linear}, 1, Results::programmed}}) {}
   Match<ResizeSetting> match(const Request& q) const override { return resize_setting(only(q.region), q.isa); }
   double cost(const ResizeSetting& t, Isa isa) const override {
     const auto n = static_cast<double>(ir::count(t.dims));
     return n * (0.6 + 15.0 / static_cast<double>(std::max<std::int64_t>(t.dims[1], 1))) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(ResizeSetting t, Packed) const override {
-    return std::make_unique<ResizeKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& resize_family() {
-  static const ResizeFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(resize, ResizeFamily)
 
 }  // namespace octavo::cpu

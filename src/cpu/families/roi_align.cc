@@ -53,14 +53,13 @@ Result<RoiAlignSetting> roi_align_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class RoiAlignKernel final : public Kernel {
+class RoiAlignKernel final : public TaskedKernel {
  public:
   explicit RoiAlignKernel(RoiAlignSetting t) : k_(element_kernels(t.isa)), t_(std::move(t)) {
     bins_ = t_.space[2] * t_.space[3];
     beside_ = t_.x.strides[1] == 1 && t_.space[1] >= 8;
     tasks_ = even_tasks(t_.space[0], 1, t_.space[0]);
   }
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
     return (t_.epilogue ? line(t_.epilogue->scratch_bytes()) : 0) + line(static_cast<std::size_t>(kCorners * bins_) * 4) * 2 +
            line(static_cast<std::size_t>(bins_ * t_.space[1]) * 4);
@@ -169,31 +168,21 @@ class RoiAlignKernel final : public Kernel {
   RoiAlignSetting t_;
   std::int64_t bins_ = 1;
   bool beside_ = false;
-  int tasks_ = 1;
 };
 
-class RoiAlignFamily final : public FamilyOf<RoiAlignSetting> {
+class RoiAlignFamily final : public KernelFamily<RoiAlignSetting, RoiAlignKernel> {
  public:
-  RoiAlignFamily() : FamilyOf({.name = "roi_align"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::roi_align) && only(r).anchor.inputs.size() == 3 && !only(r).stores.empty();
-  }
+  RoiAlignFamily() : KernelFamily({.name = "roi_align", .about = {{ir::Op::roi_align}, 3}}) {}
   Match<RoiAlignSetting> match(const Request& q) const override { return roi_align_setting(only(q.region), q.isa); }
   double cost(const RoiAlignSetting& t, Isa isa) const override {
     const auto elements = static_cast<double>(ir::count(t.space));
     const auto samples = static_cast<double>(std::max<std::int64_t>(1, t.roi.sampling_ratio * t.roi.sampling_ratio));
     return 0.5e-6 + elements * (2 + samples * 4 * 0.6 * slowdown(isa)) * kSecondsPerCycle;
   }
-  Result<std::unique_ptr<Kernel>> load(RoiAlignSetting t, Packed) const override {
-    return std::make_unique<RoiAlignKernel>(std::move(t));
-  }
 };
 
 }  // namespace
 
-const Family& roi_align_family() {
-  static const RoiAlignFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(roi_align, RoiAlignFamily)
 
 }  // namespace octavo::cpu

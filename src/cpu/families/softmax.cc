@@ -42,7 +42,7 @@ Result<SoftmaxSetting> softmax_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class SoftmaxKernel final : public Kernel {
+class SoftmaxKernel final : public TaskedKernel {
  public:
   explicit SoftmaxKernel(SoftmaxSetting setting)
       : kernels_(row_kernels(setting.isa)), p_(std::move(setting)), x_(p_.x), log_(p_.log) {
@@ -63,7 +63,6 @@ class SoftmaxKernel final : public Kernel {
         static_cast<int>(std::clamp<std::int64_t>(blocks_ * rows_ * extent_ / 4096, 1, std::clamp<std::int64_t>(blocks_, 1, 64)));
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override { return epilogue_bytes() + 2 * row_bytes() + 2 * sums_bytes(); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -175,32 +174,22 @@ class SoftmaxKernel final : public Kernel {
   const region::TensorRef& x_;
   bool log_, short_ = false;
   std::int64_t extent_ = 1, rows_ = 1, columns_ = 1, groups_ = 1, blocks_ = 1;
-  int tasks_ = 1;
 };
 
-class SoftmaxFamily final : public FamilyOf<SoftmaxSetting> {
+class SoftmaxFamily final : public KernelFamily<SoftmaxSetting, SoftmaxKernel> {
  public:
   explicit SoftmaxFamily(ir::Op op)
-      : FamilyOf({.name = op == ir::Op::softmax ? "softmax.block" : "log_softmax.block", .version = 2}), op_(op) {}
-  bool about(const Region& r) const override {
-    return is_one(r, op_) && only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
-  }
+      : KernelFamily({.name = op == ir::Op::softmax ? "softmax.block" : "log_softmax.block",
+                      .version = 2,
+                      .about = {{op}, 1, Results::programmed}}) {}
   Match<SoftmaxSetting> match(const Request& q) const override { return softmax_setting(only(q.region), q.isa); }
   double cost(const SoftmaxSetting& t, Isa isa) const override {
     return static_cast<double>(ir::count(t.x.dims)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(SoftmaxSetting t, Packed) const override {
-    return std::make_unique<SoftmaxKernel>(std::move(t));
-  }
-
- private:
-  ir::Op op_;
 };
 
 }  // namespace
 
-Families softmax_families() {
-  return families_of<SoftmaxFamily>(std::array{ir::Op::softmax, ir::Op::log_softmax});
-}
+OCTAVO_DEFINE_FAMILIES(softmax, SoftmaxFamily, std::array{ir::Op::softmax, ir::Op::log_softmax})
 
 }  // namespace octavo::cpu

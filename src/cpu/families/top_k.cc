@@ -50,14 +50,13 @@ Result<TopKSetting> top_k_setting(const Stage& s, Isa isa) {
   return t;
 }
 
-class TopKKernel final : public Kernel {
+class TopKKernel final : public TaskedKernel {
  public:
   explicit TopKKernel(TopKSetting setting) : k_(row_kernels(setting.isa)), t_(std::move(setting)) {
     step_ = t_.extent == 1 ? 1 : t_.x.strides[t_.axis];
     tasks_ = even_tasks(t_.lines * t_.extent, kTopKGrain, t_.lines);
   }
 
-  int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
     return line(static_cast<std::size_t>(t_.k) * 8) + (step_ == 1 ? 1 : 2) * line(static_cast<std::size_t>(t_.extent) * 4);
   }
@@ -127,28 +126,20 @@ class TopKKernel final : public Kernel {
   const RowKernels& k_;
   TopKSetting t_;
   std::int64_t step_ = 1;
-  int tasks_ = 1;
 };
 
-class TopKFamily final : public FamilyOf<TopKSetting> {
+class TopKFamily final : public KernelFamily<TopKSetting, TopKKernel> {
  public:
-  TopKFamily() : FamilyOf({.name = "top_k.rows"}) {}
-  bool about(const Region& r) const override {
-    return is_one(r, ir::Op::top_k) && only(r).anchor.inputs.size() == 1 && only(r).program.outputs.empty();
-  }
+  TopKFamily() : KernelFamily({.name = "top_k.rows", .about = {{ir::Op::top_k}, 1, Results::raw}}) {}
   Match<TopKSetting> match(const Request& q) const override { return top_k_setting(only(q.region), q.isa); }
   double cost(const TopKSetting& t, Isa isa) const override {
     const double each = 20.0 * static_cast<double>(t.k * t.lines);
     return (static_cast<double>(ir::count(t.x.dims)) * slowdown(isa) + each) * kSecondsPerCycle + 0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> load(TopKSetting t, Packed) const override { return std::make_unique<TopKKernel>(std::move(t)); }
 };
 
 }  // namespace
 
-const Family& top_k_family() {
-  static const TopKFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(top_k, TopKFamily)
 
 }  // namespace octavo::cpu

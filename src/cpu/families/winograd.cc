@@ -391,9 +391,6 @@ class WinogradFamily final : public FamilyOf<WinogradSetting> {
 
 }  // namespace
 
-const Family& winograd_family() {
-  static const WinogradFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(winograd, WinogradFamily)
 
 }  // namespace octavo::cpu

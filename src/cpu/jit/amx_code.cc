@@ -12,13 +12,6 @@ namespace {
 using Xbyak::Label;
 using Xbyak::Reg64;
 
-constexpr int kAmxCodeTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
-constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
-constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
-constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
-constexpr int kAhead = static_cast<int>(offsetof(TileArgs, ahead));
-
 /// Steps of the reduction in straight-line code, between the instructions of the last tile's epilogue; what comes before runs in a
 /// loop, where the epilogue weighs little.
 constexpr std::int64_t kStraightSteps = 64;
@@ -49,7 +42,7 @@ class AmxTile {
   [[nodiscard]] int before() const { return t_.place(t_.skip, 0); }
 
   void constants() {
-    c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    c_.mov(w_, c_.ptr[c_.rdi + kArgsWeights]);
     c_.mov(a_stride_, ph_.pixel_bytes());
     c_.mov(b_stride_, 64);
   }
@@ -111,14 +104,14 @@ class AmxTile {
   void pointers(int ahead) {
     for (int b = 0; b < blocks(); ++b) {
       c_.movsxd(a(b), c_.dword[c_.rsi + ahead + b * t_.rows * plan_.epilogue.columns * 4]);
-      c_.add(a(b), c_.ptr[c_.rdi + kX]);
+      c_.add(a(b), c_.ptr[c_.rdi + kArgsX]);
       if (b + 1 == blocks() && t_.skip > 0) c_.sub(a(b), static_cast<int>(t_.skip * ph_.pixel_bytes()));
     }
   }
 
   void start(int block, int v) const {
     if (plan_.starts_at_zero()) return tiles_.zero(c_, sum(block, v));
-    c_.mov(scratch_, c_.ptr[c_.rdi + kInit]);
+    c_.mov(scratch_, c_.ptr[c_.rdi + kArgsInit]);
     c_.xor_(c_.eax, c_.eax);  // every row is the same
     tiles_.load(c_, sum(block, v), scratch_, c_.rax, v * 64);
   }
@@ -152,9 +145,9 @@ class AmxTile {
   /// Some more lines of what comes next.
   void fetch(const Reg64& pointer) {
     if (lines_ == 0) return;
-    c_.mov(pointer, c_.ptr[c_.rdi + kAhead]);
+    c_.mov(pointer, c_.ptr[c_.rdi + kArgsAhead]);
     for (std::int64_t i = 0; i < lines_; ++i) c_.prefetcht1(c_.ptr[pointer + static_cast<int>(i) * 64]);
-    c_.add(c_.qword[c_.rdi + kAhead], static_cast<int>(lines_) * 64);
+    c_.add(c_.qword[c_.rdi + kArgsAhead], static_cast<int>(lines_) * 64);
   }
 
   void loop(int first, int count, std::int64_t until) {
@@ -209,7 +202,7 @@ bool is_short(const Epilogue& program, const Tile& tile) {
 }
 
 /// The epilogue of the tile in the buffer at r15 and the table entries at rsi, in loops over some of its pixels, one loop for each
-/// pass of the next tile; leaves rsi behind the tile's entries. Without a next tile (the flag at rdi + kTiles is 0) the passes are
+/// pass of the next tile; leaves rsi behind the tile's entries. Without a next tile (the flag at rdi + kArgsTiles is 0) the passes are
 /// left out. Stores that wait for products would hold up the loop's loads behind them: they come when the products are done.
 void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, const std::vector<AmxTile::Pass>& passes,
                      bool may_end) {
@@ -230,7 +223,7 @@ void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, c
   const auto some_more = [&](const std::vector<Unit>& units) {
     Label none;
     if (may_end) {
-      c.cmp(c.qword[c.rdi + kTiles], 0);
+      c.cmp(c.qword[c.rdi + kArgsTiles], 0);
       c.je(none, Xbyak::CodeGenerator::T_NEAR);
     }
     AmxTile::run(units);
@@ -307,7 +300,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
   c.lea(c.r15, c.ptr[c.rsp + second]);
   emitter.masks(tile);
   t.constants();
-  c.mov(c.rsi, c.ptr[c.rdi + kAmxCodeTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kArgsTable]);
 
   const int advance = tile.pixels * plan.epilogue.columns * 4;
   Label next, last;
@@ -315,7 +308,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
   c.align(16);
   c.L(next);
   c.xchg(c.r14, c.r15);
-  c.dec(c.qword[c.rdi + kTiles]);
+  c.dec(c.qword[c.rdi + kArgsTiles]);
   if (is_short(program, tile)) {
     c.jz(last, Xbyak::CodeGenerator::T_NEAR);
     epilogue(emitter, tile, t.sums(advance), t.loops(), program.operations() >= kLongEpilogue);
@@ -329,10 +322,10 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
     const auto passes = t.sums(advance);
     c.L(go);
     looped_epilogue(c, emitter, tile, plan.epilogue.columns, passes, true);
-    c.cmp(c.qword[c.rdi + kTiles], 0);
+    c.cmp(c.qword[c.rdi + kArgsTiles], 0);
     c.jne(next, Xbyak::CodeGenerator::T_NEAR);
   }
-  c.mov(c.ptr[c.rdi + kAmxCodeTable], c.rsi);
+  c.mov(c.ptr[c.rdi + kArgsTable], c.rsi);
   c.mov(c.rsp, c.ptr[c.rsp + old]);
   for (const auto& r : {c.r15, c.r14, c.r13, c.r12, c.rbp, c.rbx}) c.pop(r);
   c.vzeroupper();

@@ -1,3 +1,4 @@
+// One kernel, past 400 lines: tasks, strips, tables and calls of its code share how the work is divided.
 #include "cpu/jit/conv.h"
 
 #include <fmt/format.h>

@@ -12,13 +12,6 @@ using Xbyak::Reg64;
 using Xbyak::Xmm;
 using Xbyak::Zmm;
 
-constexpr int kConvCodeTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
-constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
-constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
-constexpr int kWalk = static_cast<int>(offsetof(TileArgs, walk));
-constexpr int kWalkEnd = static_cast<int>(offsetof(TileArgs, walk_end));
-constexpr int kAhead = static_cast<int>(offsetof(TileArgs, ahead));
 constexpr std::int32_t kLastSegment = 0x7fffffff;
 
 /// Dots in straight-line code: enough to hide the loop, few enough that decoded code fits the micro-op cache beside the epilogue.
@@ -56,7 +49,7 @@ class ConvTile {
     const int dots = t_.accs();
     const auto segments = static_cast<std::int64_t>(ph_.segments.size() - first_segment), total = segments * ph_.quads;
     if (total == 0) return;
-    if (!after_units_) c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    if (!after_units_) c_.mov(w_, c_.ptr[c_.rdi + kArgsWeights]);
     if (first_segment > 0) c_.add(w_, static_cast<int>(static_cast<std::int64_t>(first_segment) * ph_.quads * quad_bytes_));
     if (total * dots <= kStraightDots) {
       std::int64_t done = 0;
@@ -77,14 +70,14 @@ class ConvTile {
     const auto lines = ceil_div(total * quad_bytes, 64 * std::max<std::int64_t>(1, tiles_ * rounds));
     const bool fetch = ph_.ahead > 0 && t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
     Xbyak::Label next_segment, inner;
-    if (fetch) c_.mov(ahead_, c_.ptr[c_.rdi + kAhead]);
+    if (fetch) c_.mov(ahead_, c_.ptr[c_.rdi + kArgsAhead]);
     if (loops > 1) {
       c_.lea(k_, c_.ptr[w_ + static_cast<int>(loops * unroll * quad_bytes)]);
-      c_.mov(c_.ptr[c_.rdi + kWalkEnd], k_);
+      c_.mov(c_.ptr[c_.rdi + kArgsWalkEnd], k_);
     }
     if (walks) {
       c_.lea(k_, c_.ptr[c_.rip + segments_ + static_cast<int>(first_segment) * 8]);
-      c_.mov(c_.ptr[c_.rdi + kWalk], k_);
+      c_.mov(c_.ptr[c_.rdi + kArgsWalk], k_);
     }
     c_.mov(k_, ph_.segments[first_segment]);
     if (walks) c_.L(next_segment);
@@ -98,28 +91,28 @@ class ConvTile {
     c_.add(k_, 4 * unroll);
     c_.add(w_, unroll * quad_bytes);
     if (loops > 1) {
-      c_.cmp(w_, c_.ptr[c_.rdi + kWalkEnd]);
+      c_.cmp(w_, c_.ptr[c_.rdi + kArgsWalkEnd]);
       c_.jb(inner, Xbyak::CodeGenerator::T_NEAR);
     }
     for (int u = 0; u < rest; ++u) quad(4 * u, u, true);
     if (!walks) {
-      if (fetch) c_.mov(c_.ptr[c_.rdi + kAhead], ahead_);
+      if (fetch) c_.mov(c_.ptr[c_.rdi + kArgsAhead], ahead_);
       return;
     }
     if (rest > 0) c_.add(w_, rest * quad_bytes);
-    if (loops > 1) c_.add(c_.qword[c_.rdi + kWalkEnd], static_cast<int>(ph_.quads * quad_bytes));
-    c_.mov(k_, c_.ptr[c_.rdi + kWalk]);
+    if (loops > 1) c_.add(c_.qword[c_.rdi + kArgsWalkEnd], static_cast<int>(ph_.quads * quad_bytes));
+    c_.mov(k_, c_.ptr[c_.rdi + kArgsWalk]);
     c_.add(k_, 8);
-    c_.mov(c_.ptr[c_.rdi + kWalk], k_);
+    c_.mov(c_.ptr[c_.rdi + kArgsWalk], k_);
     c_.mov(k_, c_.ptr[k_]);
     c_.cmp(k_, kLastSegment);
     c_.jne(next_segment, Xbyak::CodeGenerator::T_NEAR);
-    if (fetch) c_.mov(c_.ptr[c_.rdi + kAhead], ahead_);
+    if (fetch) c_.mov(c_.ptr[c_.rdi + kArgsAhead], ahead_);
   }
 
   void pointers(int columns) {
-    c_.mov(k_, c_.ptr[c_.rdi + kConvCodeTable]);
-    c_.mov(w_, c_.ptr[c_.rdi + kX]);
+    c_.mov(k_, c_.ptr[c_.rdi + kArgsTable]);
+    c_.mov(w_, c_.ptr[c_.rdi + kArgsX]);
     for (int p = 0; p < t_.pixels; ++p) {
       c_.movsxd(x(p), c_.dword[k_ + p * columns * 4]);
       c_.add(x(p), w_);
@@ -233,10 +226,10 @@ class ConvUnits {
   void start(const Tile& t, int ahead) const {
     for (int p = 0; p < t.pixels; ++p) {
       c_.movsxd(x(p), c_.dword[c_.rsi + ahead + p * plan_.epilogue.columns * 4]);
-      c_.add(x(p), c_.ptr[c_.rdi + kX]);
+      c_.add(x(p), c_.ptr[c_.rdi + kArgsX]);
     }
     start_accumulators(c_, t, !plan_.starts_at_zero(), w_);
-    c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    c_.mov(w_, c_.ptr[c_.rdi + kArgsWeights]);
   }
 
  private:
@@ -273,13 +266,13 @@ void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase
   Xbyak::Label loop, last;
   enter(c, stack + tile.accs() * 64);
   emitter.masks(tile);
-  c.mov(c.rsi, c.ptr[c.rdi + kConvCodeTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kArgsTable]);
   units.start(tile, 0);  // the first tile's dots by loops: code that runs once is fetched from memory for it
   rest.reduce(0);
   c.align(16);
   c.L(loop);
   for (int i = 0; i < tile.accs(); ++i) c.vmovdqu32(c.ptr[c.rsp + stack + i * 64], Zmm(i));
-  c.dec(c.qword[c.rdi + kTiles]);
+  c.dec(c.qword[c.rdi + kArgsTiles]);
   c.jz(last, Xbyak::CodeGenerator::T_NEAR);
   const auto dots = units(tile, advance);
   c.lea(c.r15, c.ptr[c.rsp + stack]);
@@ -300,7 +293,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase
   emitter.begin(stored, free, true);
   for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
   c.add(c.rsi, advance);
-  c.mov(c.ptr[c.rdi + kConvCodeTable], c.rsi);
+  c.mov(c.ptr[c.rdi + kArgsTable], c.rsi);
   leave(c, stack + tile.accs() * 64);
   emitter.finish();
   rest.data();
@@ -345,8 +338,8 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvSetting& plan,
   } else {
     emitter.emit(tile);
   }
-  c.add(c.qword[c.rdi + kConvCodeTable], tile.pixels * plan.epilogue.columns * 4);
-  c.dec(c.qword[c.rdi + kTiles]);
+  c.add(c.qword[c.rdi + kArgsTable], tile.pixels * plan.epilogue.columns * 4);
+  c.dec(c.qword[c.rdi + kArgsTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
   leave(c, all_stack);
   emitter.finish();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cpu/jit/conv.h"
+#include "cpu/jit/generated_family.h"
 #include "cpu/table.h"
 
 namespace octavo::cpu {
@@ -63,26 +64,21 @@ std::vector<Parameters> variants_of(const ConvSetting& usual) {
   return out.take();
 }
 
-class ConvFamily final : public FamilyOf<ConvSetting> {
+class ConvFamily final : public GeneratedFamily<ConvSetting> {
  public:
   explicit ConvFamily(const ConvFamilyKind& kind)
-      : FamilyOf({.name = kind.name,
-                  .levels = kind.level,
-                  .required = capabilities_of(kind.dots),
-                  .parameters = kCodeParameters,
-                  .rank = 0,
-                  .stores_in_place = !kind.transposed()}),
+      : GeneratedFamily({.name = kind.name,
+                         .levels = kind.level,
+                         .required = capabilities_of(kind.dots),
+                         .parameters = kCodeParameters,
+                         .rank = 0,
+                         .stores_in_place = !kind.transposed()},
+                        kind.lanes),
         kind_(kind) {}
   bool about(const Region& r) const override {
     return is_one(r, kind_.op) && (!of_floats(kind_.dots) || takes_floats(only(r), kind_.dots));
   }
-  bool outdated_here() const override { return is_outdated(kind_.lanes); }
-  Parameters parameters_here() const override { return CodeOptions::here(); }
-  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
-  Match<ConvSetting> match(const Request& q) const override {
-    return match_conv(q.region, q.plan, CodeOptions::of(q.parameters, kind_.lanes), kind_.dots);
-  }
-  double cost(const ConvSetting& conv, Isa) const override { return conv.seconds; }
+  Match<ConvSetting> match(const Request& q) const override { return match_conv(q.region, q.plan, options_of(q), kind_.dots); }
   Parameters parameters(const ConvSetting& conv, const Parameters& given) const override {
     return with_effect(given, conv.curve || !conv.epilogue.tables.empty(), conv.divides && !on_tiles(conv.dots));
   }
@@ -103,8 +99,6 @@ class ConvFamily final : public FamilyOf<ConvSetting> {
 }  // namespace
 }  // namespace jit
 
-Families generated_conv_families() {
-  return families_of<jit::ConvFamily>(jit::kConvFamilyKinds);
-}
+OCTAVO_DEFINE_FAMILIES(generated_conv, jit::ConvFamily, jit::kConvFamilyKinds)
 
 }  // namespace octavo::cpu

@@ -1,3 +1,4 @@
+// One function reads a convolution and divides it; past 400 lines with the small ones that it takes every number from.
 #include "cpu/jit/conv_plan.h"
 
 #include <fmt/format.h>

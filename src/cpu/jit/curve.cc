@@ -1,3 +1,4 @@
+// Past 400 lines: a curve is found, fitted, bounded and written by the same few definitions of its values.
 #include "cpu/jit/curve.h"
 
 #include <fmt/format.h>

@@ -13,6 +13,7 @@
 #include "cpu/jit/division.h"
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/generated.h"
+#include "cpu/jit/generated_family.h"
 #include "cpu/table.h"
 
 namespace octavo::cpu {
@@ -319,17 +320,12 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& d) {
 
 namespace {
 
-class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
+class DepthwiseFamily final : public GeneratedFamily<DepthwiseSetting> {
  public:
   DepthwiseFamily()
-      : FamilyOf({.name = "depthwise.u8s8.avx512vnni.jit", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
+      : GeneratedFamily({.name = "depthwise.u8s8.avx512vnni.jit", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::conv) && only(r).anchor.as<ir::Window>().group > 1; }
-  Parameters parameters_here() const override { return CodeOptions::here(); }
-  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
-  Match<DepthwiseSetting> match(const Request& q) const override {
-    return match_depthwise(q.region, q.plan, CodeOptions::of(q.parameters));
-  }
-  double cost(const DepthwiseSetting& d, Isa) const override { return d.seconds; }
+  Match<DepthwiseSetting> match(const Request& q) const override { return match_depthwise(q.region, q.plan, options_of(q)); }
   Parameters parameters(const DepthwiseSetting& d, const Parameters& given) const override {
     return with_effect(given, !d.epilogue.tables.empty(), d.divides);
   }
@@ -339,11 +335,9 @@ class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
   std::vector<std::int64_t> packed_bytes(const DepthwiseSetting& d) const override { return {d.weight_bytes, d.init_count * 4}; }
   Result<std::vector<ir::Tensor>> pack(const DepthwiseSetting& d) const override { return pack_depthwise(d); }
   std::optional<std::string> layout(const DepthwiseSetting& d) const override {
-    std::string out = fmt::format("{} halves, {} quads, {} rows, zero {}, stride {} dilation {}:", d.halves, d.quads, d.rows,
-                                  d.zero, d.shape.stride[0], d.shape.dilation[0]);
-    for (const Block& b : d.blocks)
-      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
-    return out;
+    return fmt::format("{} halves, {} quads, {} rows, zero {}, stride {} dilation {}:", d.halves, d.quads, d.rows, d.zero,
+                       d.shape.stride[0], d.shape.dilation[0]) +
+           layout_of_blocks(d.blocks);
   }
   Result<std::unique_ptr<Kernel>> load(DepthwiseSetting d, Packed packed) const override {
     return make_generated<DepthwiseKernel>(std::move(d), packed);
@@ -356,9 +350,6 @@ class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
 }  // namespace
 }  // namespace jit
 
-const Family& generated_depthwise_family() {
-  static const jit::DepthwiseFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(generated_depthwise, jit::DepthwiseFamily)
 
 }  // namespace octavo::cpu

@@ -10,10 +10,6 @@ namespace {
 using Xbyak::Reg64;
 using Xbyak::Zmm;
 
-constexpr int kDepthwiseCodeTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
-constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
-
 /// Dword 4 L + v of the result is dword 4 v + L of the source: the unpacks work within 128-bit lanes, and this makes vector v of
 /// their results the channels 16 v ... in order.
 std::array<std::uint8_t, 64> transposed_dwords() {
@@ -91,11 +87,11 @@ namespace {
 /// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/lab/kernels.md).
 void emit_dots(Code& c, const DepthwiseSetting& d, const DepthwiseTile& s, const Tile& t) {
   const Reg64 x = c.r8, w = c.r9;
-  c.mov(x, c.ptr[c.rdi + kDepthwiseCodeTable]);
+  c.mov(x, c.ptr[c.rdi + kArgsTable]);
   c.movsxd(x, c.dword[x]);
-  c.add(x, c.ptr[c.rdi + kX]);
+  c.add(x, c.ptr[c.rdi + kArgsX]);
   start_accumulators(c, t, d.zero != 0, w);
-  c.mov(w, c.ptr[c.rdi + kWeights]);
+  c.mov(w, c.ptr[c.rdi + kArgsWeights]);
   const int column = s.vectors * 64, plane = static_cast<int>(d.input_columns(s.strip_columns)) * column;
   const int stride = static_cast<int>(d.shape.stride[1]), dilation = static_cast<int>(d.shape.dilation[1]),
             kw = static_cast<int>(d.shape.kw);

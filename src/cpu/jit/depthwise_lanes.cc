@@ -12,6 +12,7 @@
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/forms.h"
 #include "cpu/jit/generated.h"
+#include "cpu/jit/generated_family.h"
 #include "cpu/table.h"
 
 namespace octavo::cpu {
@@ -246,26 +247,23 @@ constexpr std::array kDepthwiseLanesKinds{DepthwiseLanesKind{"depthwise.f32.avx5
                                           DepthwiseLanesKind{"depthwise.bf16.avx512.jit", Dots::bf16, 16, {Isa::avx512vnni}},
                                           DepthwiseLanesKind{"depthwise.u8s8.avx2.jit", Dots::pairs, 8, {Isa::avx2}}};
 
-class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
+class DepthwiseLanesFamily final : public GeneratedFamily<DepthwiseLanesSetting> {
  public:
   explicit DepthwiseLanesFamily(const DepthwiseLanesKind& kind)
-      : FamilyOf({.name = kind.name,
-                  .levels = kind.level,
-                  .required = capabilities_of(kind.dots),
-                  .parameters = kCodeParameters,
-                  .rank = 0}),
+      : GeneratedFamily({.name = kind.name,
+                         .levels = kind.level,
+                         .required = capabilities_of(kind.dots),
+                         .parameters = kCodeParameters,
+                         .rank = 0},
+                        kind.lanes),
         kind_(kind) {}
   bool about(const Region& r) const override {
     if (!is_one(r, ir::Op::conv) || only(r).anchor.as<ir::Window>().group < 2) return false;
     return !of_floats(kind_.dots) || takes_floats(only(r), kind_.dots);
   }
-  bool outdated_here() const override { return is_outdated(kind_.lanes); }
-  Parameters parameters_here() const override { return CodeOptions::here(); }
-  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
   Match<DepthwiseLanesSetting> match(const Request& q) const override {
-    return match_depthwise_lanes(q.region, q.plan, CodeOptions::of(q.parameters, kind_.lanes), kind_.dots);
+    return match_depthwise_lanes(q.region, q.plan, options_of(q), kind_.dots);
   }
-  double cost(const DepthwiseLanesSetting& d, Isa) const override { return d.seconds; }
   Parameters parameters(const DepthwiseLanesSetting& d, const Parameters& given) const override {
     return with_effect(given, !d.epilogue.tables.empty(), d.divides);
   }
@@ -284,10 +282,7 @@ class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
     });
   }
   std::optional<std::string> layout(const DepthwiseLanesSetting& d) const override {
-    std::string out = fmt::format("{} lanes:", d.epilogue.lanes);
-    for (const Block& b : d.blocks)
-      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
-    return out;
+    return fmt::format("{} lanes:", d.epilogue.lanes) + layout_of_blocks(d.blocks);
   }
   Result<std::unique_ptr<Kernel>> load(DepthwiseLanesSetting d, Packed packed) const override {
     return make_generated<DepthwiseLanesKernel>(std::move(d), packed);
@@ -300,8 +295,6 @@ class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
 }  // namespace
 }  // namespace jit
 
-Families generated_depthwise_lanes_families() {
-  return families_of<jit::DepthwiseLanesFamily>(jit::kDepthwiseLanesKinds);
-}
+OCTAVO_DEFINE_FAMILIES(generated_depthwise_lanes, jit::DepthwiseLanesFamily, jit::kDepthwiseLanesKinds)
 
 }  // namespace octavo::cpu

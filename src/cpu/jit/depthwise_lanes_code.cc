@@ -10,18 +10,14 @@ namespace {
 using Xbyak::Reg64;
 using Xbyak::Zmm;
 
-constexpr int kDepthwiseLanesCodeTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
-constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
-
 /// Sums of a tile. The registers behind them: weights of one kernel row, then inputs.
 void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesSetting& d, const DepthwiseLanesTile& t, const Tile& tile) {
   const Reg64 x = c.r8, w = c.r9;
-  c.mov(x, c.ptr[c.rdi + kDepthwiseLanesCodeTable]);
+  c.mov(x, c.ptr[c.rdi + kArgsTable]);
   c.movsxd(x, c.dword[x]);
-  c.add(x, c.ptr[c.rdi + kX]);
+  c.add(x, c.ptr[c.rdi + kArgsX]);
   start_accumulators(c, tile, true, w);
-  c.mov(w, c.ptr[c.rdi + kWeights]);
+  c.mov(w, c.ptr[c.rdi + kArgsWeights]);
   const Conv2d& s = d.shape;
   const auto kw = static_cast<int>(s.kw);
   const auto taps = [&](int p) { return t.clipped.empty() ? TapRange{0, s.kw} : t.clipped[static_cast<std::size_t>(p)]; };

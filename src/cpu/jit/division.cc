@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/jit/rewritten.h"
+
 namespace octavo::cpu::jit {
 namespace {
 
@@ -74,61 +76,25 @@ class Chains {
 
 int multiply_where_exact(Epilogue& e) {
   const Chains chains(e);
-  std::vector<Instr> code;
-  std::vector<int> moved(e.code.size(), -1);
-  const auto push = [&](Instr in) {
-    code.push_back(in);
-    return static_cast<int>(code.size()) - 1;
-  };
-  const auto imm = [&](float f) { return push({Op::imm_f, {-1, -1, -1, -1}, std::bit_cast<std::int32_t>(f)}); };
+  Rewritten out(e);
   int replaced = 0;
   for (std::size_t i = 0; i < e.code.size(); ++i) {
-    Instr in = e.code[i];
-    for (int& a : in.args) {
-      if (a >= 0) a = moved[static_cast<std::size_t>(a)];
-    }
-    if (in.op == Op::div && code[static_cast<std::size_t>(in.args[1])].op == Op::imm_f) {
-      const float s = std::bit_cast<float>(code[static_cast<std::size_t>(in.args[1])].imm);
+    Instr in = out.follow(e.code[i]);
+    if (in.op == Op::div && out.at(in.args[1]).op == Op::imm_f) {
+      const float s = std::bit_cast<float>(out.at(in.args[1]).imm);
       const auto codes = chains.codes(static_cast<int>(i));
       if (codes && same_codes(s, codes->first, codes->last)) {
         const Reciprocal r = Reciprocal::of(s);
-        const int x = in.args[0], low = push({Op::mul, {x, imm(r.low), -1, -1}});
-        in = {Op::fma, {x, imm(r.high), low, -1}};
+        const int x = in.args[0], low = out.push({Op::mul, {x, out.push(imm_f(r.low)), -1, -1}});
+        in = {Op::fma, {x, out.push(imm_f(r.high)), low, -1}};
         ++replaced;
       }
     }
-    moved[i] = push(in);
+    out.put(i, out.push(in));
   }
   if (replaced == 0) return 0;
-  const auto follow = [&](int& v) {
-    if (v >= 0) v = moved[static_cast<std::size_t>(v)];
-  };
-  for (auto& o : e.outputs) follow(o.value);
-  follow(e.pack.value);
-  std::vector<program::Span> spans = std::exchange(e.spans, {}), followed;
-  move_spans(spans, moved, followed);
-  // The divisors are left behind.
-  std::vector<char> live(code.size(), 0);
-  for (std::size_t j = 0; j < e.outputs.size(); ++j)
-    live[static_cast<std::size_t>(e.pack.packs(j) ? e.pack.value : e.outputs[j].value)] = 1;
-  for (std::size_t i = code.size(); i-- > 0;) {
-    for (const int a : code[i].args) {
-      if (live[i] != 0 && a >= 0) live[static_cast<std::size_t>(a)] = 1;
-    }
-  }
-  e.code.clear();
-  std::vector<int> last(code.size(), -1);
-  for (std::size_t i = 0; i < code.size(); ++i) {
-    if (live[i] == 0) continue;
-    for (int& a : code[i].args) {
-      if (a >= 0) a = last[static_cast<std::size_t>(a)];
-    }
-    last[i] = static_cast<int>(e.code.size());
-    e.code.push_back(code[i]);
-  }
-  for (auto& o : e.outputs) o.value = o.value < 0 ? -1 : last[static_cast<std::size_t>(o.value)];
-  if (e.pack.value >= 0) e.pack.value = last[static_cast<std::size_t>(e.pack.value)];
-  move_spans(followed, last, e.spans);
+  std::move(out).finish(e);
+  remove_dead(e);  // the divisors
   return replaced;
 }
 

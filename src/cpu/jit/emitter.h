@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -35,6 +36,11 @@ struct TileArgs {
       stream{};                      ///< operands, then stores: address of (first pixel's base, first channel of the block)
   const std::byte* ahead = nullptr;  ///< where the weights that come next begin; fetched bit by bit, never read
 };
+// Where generated code finds them.
+inline constexpr int kArgsTable = offsetof(TileArgs, table), kArgsTiles = offsetof(TileArgs, tiles), kArgsX = offsetof(TileArgs, x),
+                     kArgsWeights = offsetof(TileArgs, weights), kArgsInit = offsetof(TileArgs, init),
+                     kArgsWalkEnd = offsetof(TileArgs, walk_end), kArgsWalk = offsetof(TileArgs, walk),
+                     kArgsStream = offsetof(TileArgs, stream), kArgsAhead = offsetof(TileArgs, ahead);
 using TileFn = void (*)(TileArgs*);
 
 class Code : public Xbyak::CodeGenerator {

@@ -1,4 +1,5 @@
 // Loads, stores, tables, packing: the instruction sequences of the emitter.
+// One class, past 400 lines: sequences for every type of element, at two widths of vectors.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -13,9 +14,6 @@ using Xbyak::Reg64;
 using Xbyak::Xmm;
 using Xbyak::Ymm;
 using Xbyak::Zmm;
-
-constexpr int kEmitterOpsTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kStream = static_cast<int>(offsetof(TileArgs, stream));
 
 void broadcast_eax(Code& c, const Xmm& r) {
   if (r.isZMM()) {
@@ -136,10 +134,10 @@ Reg64 Emitter::pointer(int stream, int pixel) {
   const Reg64 r = regs[oldest];
   pointers_[oldest] = {stream, wanted, ++clock_};
   if (s.column < 0) {
-    c_.mov(r, c_.ptr[c_.rdi + kStream + stream * 8]);
+    c_.mov(r, c_.ptr[c_.rdi + kArgsStream + stream * 8]);
   } else {
     c_.movsxd(r, c_.dword[c_.rsi + (pixel * e_.columns + s.column) * 4]);
-    c_.add(r, c_.ptr[c_.rdi + kStream + stream * 8]);
+    c_.add(r, c_.ptr[c_.rdi + kArgsStream + stream * 8]);
   }
   return r;
 }

@@ -146,7 +146,7 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   pointers_.assign(few_pointers ? few_ : 12, {});
   groups_.clear();
   steps_.clear();
-  if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
+  if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + kArgsTable]);
   tight_ = tile.in_memory && wide() && free_.size() < 24;
   const int lanes = lanes_for(few_pointers);
   hoist(lanes);

@@ -18,7 +18,6 @@ using namespace jit;
 constexpr int tile_vectors(int lanes) {
   return lanes == 16 ? 8 : 4;
 }
-constexpr int kEpilogueOfSumsTable = static_cast<int>(offsetof(TileArgs, table)), kX = static_cast<int>(offsetof(TileArgs, x));
 
 class SumsEpilogue final : public GeneratedEpilogue {
  public:
@@ -76,10 +75,10 @@ class SumsEpilogue final : public GeneratedEpilogue {
     const bool sums = std::any_of(e_.code.begin(), e_.code.end(), [](const Instr& i) { return i.op == program::Op::acc_f; });
     return emit_tile_loop(code_, emitter, tile, e_.columns, [&] {
       if (!sums) return;
-      code_.mov(code_.r8, code_.ptr[code_.rdi + kEpilogueOfSumsTable]);
+      code_.mov(code_.r8, code_.ptr[code_.rdi + kArgsTable]);
       code_.movsxd(code_.r8, code_.dword[code_.r8]);
       code_.imul(code_.r8, code_.r8, static_cast<int>(cols));
-      code_.add(code_.r8, code_.ptr[code_.rdi + kX]);
+      code_.add(code_.r8, code_.ptr[code_.rdi + kArgsX]);
       for (int p = 0; p < pixels; ++p) {
         for (int v = 0; v < vectors; ++v)
           code_.vmovups(vector_register(e_.lanes, tile.acc(p, v)),

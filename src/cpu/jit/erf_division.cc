@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "cpu/jit/rewritten.h"
+
 namespace octavo::cpu::jit {
 namespace {
 
@@ -67,46 +69,31 @@ int multiply_in_erf(Epilogue& e) {
   }
   if (replaced == 0) return 0;
 
-  std::vector<Instr> code;
-  std::vector<int> moved(e.code.size(), -1);
+  Rewritten out(e);
   const auto push = [&](Op op, int a, int b = -1, int c = -1, Special special = Special::none) {
-    Instr in;
-    in.op = op, in.args = {a, b, c, -1}, in.special = special;
-    code.push_back(in);
-    return static_cast<int>(code.size()) - 1;
+    return out.push({op, {a, b, c, -1}, 0, false, special});
   };
-  const auto number = [&](float f) {
-    Instr in;
-    in.op = Op::imm_f, in.imm = std::bit_cast<std::int32_t>(f);
-    code.push_back(in);
-    return static_cast<int>(code.size()) - 1;
-  };
+  const auto number = [&](float f) { return out.push(imm_f(f)); };
   // n / q of r, about 1 / q.
   const auto corrected = [&](int n, int q, int r) {
     const int y = push(Op::mul, n, r), rest = push(Op::fma, q, y, n, Special::minus_product);
     return push(Op::fma, rest, r, y);
   };
   for (std::size_t i = 0; i < e.code.size(); ++i) {
-    Instr in = e.code[i];
-    for (int& a : in.args) {
-      if (a >= 0) a = moved[static_cast<std::size_t>(a)];
-    }
+    const Instr in = out.follow(e.code[i]);
     if (quotient[i] != 0) {
       const int q = in.args[1], near = push(Op::sqrt, q, -1, -1, Special::approximate_inverse),
                 rest = push(Op::fma, q, near, number(1.0F), Special::minus_product);
-      moved[i] = corrected(in.args[0], q, push(Op::fma, near, rest, near));
+      out.put(i, corrected(in.args[0], q, push(Op::fma, near, rest, near)));
     } else if (argument[i] != 0) {
       const int below = push(Op::min, number(kBeyond), in.args[0]), x = push(Op::max, number(-kBeyond), below);
-      moved[i] = corrected(x, in.args[1], number(kInverse));
+      out.put(i, corrected(x, in.args[1], number(kInverse)));
     } else {
-      code.push_back(in);
-      moved[i] = static_cast<int>(code.size()) - 1;
+      out.put(i, out.push(in));
     }
   }
-  e.code = std::move(code);
-  for (auto& o : e.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
-  if (e.pack.value >= 0) e.pack.value = moved[static_cast<std::size_t>(e.pack.value)];
   e.spans.clear();
+  std::move(out).finish(e);
   return replaced;
 }
 

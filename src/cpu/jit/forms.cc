@@ -7,42 +7,12 @@
 #include <optional>
 #include <utility>
 
+#include "cpu/jit/rewritten.h"
+
 namespace octavo::cpu::jit {
 namespace {
 
 using program::Op;
-
-Instr imm_f(float f) {
-  return {Op::imm_f, {-1, -1, -1, -1}, std::bit_cast<std::int32_t>(f)};
-}
-
-/// Drops what no output needs.
-void remove_dead(Epilogue& e) {
-  std::vector<char> live(e.code.size(), 0);
-  for (std::size_t j = 0; j < e.outputs.size(); ++j)
-    live[static_cast<std::size_t>(e.pack.packs(j) ? e.pack.value : e.outputs[j].value)] = 1;
-  for (std::size_t i = e.code.size(); i-- > 0;) {
-    for (const int a : e.code[i].args) {
-      if (live[i] != 0 && a >= 0) live[static_cast<std::size_t>(a)] = 1;
-    }
-  }
-  std::vector<Instr> code;
-  std::vector<int> moved(e.code.size(), -1);
-  for (std::size_t i = 0; i < e.code.size(); ++i) {
-    if (live[i] == 0) continue;
-    Instr in = e.code[i];
-    for (int& a : in.args) {
-      if (a >= 0) a = moved[static_cast<std::size_t>(a)];
-    }
-    moved[i] = static_cast<int>(code.size());
-    code.push_back(in);
-  }
-  e.code = std::move(code);
-  for (auto& o : e.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
-  if (e.pack.value >= 0) e.pack.value = moved[static_cast<std::size_t>(e.pack.value)];
-  const std::vector<program::Span> spans = std::exchange(e.spans, {});
-  move_spans(spans, moved, e.spans);
-}
 
 /// The codes that an operand can hold.
 struct Range {
@@ -158,10 +128,8 @@ FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
   Epilogue& out = result.epilogue;
   const Requant& r = forms.requant;
   out.outputs = e.outputs, out.tables = e.tables, out.stores = e.stores, out.columns = e.columns, out.pack = e.pack;
-  const auto push = [&](const Instr& in) {
-    out.code.push_back(in);
-    return static_cast<int>(out.code.size()) - 1;
-  };
+  Rewritten rest(e);
+  const auto push = [&](const Instr& in) { return rest.push(in); };
   const int acc = push({Op::acc_i});
   int t = push({Op::i2f, {acc, -1, -1, -1}});
   const int m = push({Op::load_f, {-1, -1, -1, -1}, 0}), b = push({Op::load_f, {-1, -1, -1, -1}, 1});
@@ -185,30 +153,20 @@ FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
   if (last) {
     out.pack.value = code;
     out.pack.lo = r.first, out.pack.hi = r.last;
+    out.code = std::move(rest).code();
     return result;
   }
   // The rest as written, behind the code.
-  std::vector<int> moved(e.code.size(), -1), operand(e.operands.size(), -1);
-  std::vector<char> live(e.code.size(), 0);
-  for (std::size_t j = 0; j < e.outputs.size(); ++j)
-    live[static_cast<std::size_t>(e.pack.packs(j) ? e.pack.value : e.outputs[j].value)] = 1;
-  for (std::size_t i = e.code.size(); i-- > 0;) {
-    if (static_cast<int>(i) == forms.code) continue;
-    for (const int a : e.code[i].args) {
-      if (live[i] != 0 && a >= 0) live[static_cast<std::size_t>(a)] = 1;
-    }
-  }
-  moved[static_cast<std::size_t>(forms.code)] = code;
+  std::vector<int> operand(e.operands.size(), -1);
+  const std::vector<char> live = needed_values(e, forms.code);
+  rest.put(static_cast<std::size_t>(forms.code), code);
   for (std::size_t i = 0; i < e.code.size(); ++i) {
-    Instr in = e.code[i];
     if (live[i] == 0 || static_cast<int>(i) == forms.code) continue;
-    if (in.op == Op::acc_i) {
-      moved[i] = acc;
+    if (e.code[i].op == Op::acc_i) {
+      rest.put(i, acc);
       continue;
     }
-    for (int& a : in.args) {
-      if (a >= 0) a = moved[static_cast<std::size_t>(a)];
-    }
+    Instr in = rest.follow(e.code[i]);
     if (in.op == Op::load_i || in.op == Op::load_f) {
       int& to = operand[static_cast<std::size_t>(in.imm)];
       if (to < 0) {
@@ -218,11 +176,10 @@ FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
       }
       in.imm = to;
     }
-    moved[i] = push(in);
+    rest.put(i, push(in));
   }
-  for (auto& o : out.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
-  out.pack.value = moved[static_cast<std::size_t>(e.pack.value)];
-  move_spans(e.spans, moved, out.spans);
+  out.spans = e.spans;
+  std::move(rest).finish(out);
   if (!add_by_fmas(out, code, r.first, r.last)) fold_zero_points(out);
   return result;
 }
@@ -306,34 +263,21 @@ int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e)
 }
 
 void fold_zero_points(Epilogue& e) {
-  Epilogue out = e;
-  out.code.clear();
-  std::vector<int> moved(e.code.size(), -1);
-  const auto push = [&](const Instr& in) {
-    out.code.push_back(in);
-    return static_cast<int>(out.code.size()) - 1;
-  };
+  Rewritten out(e);
   for (std::size_t i = 0; i < e.code.size(); ++i) {
-    Instr in = e.code[i];
+    Instr in = out.follow(e.code[i]);
     const auto* t = span_to<program::DequantizeSpan>(e, static_cast<int>(i));
-    for (int& a : in.args) {
-      if (a >= 0) a = moved[static_cast<std::size_t>(a)];
-    }
     if (t != nullptr && t->zero != 0 && codes_of(e, t->code) && std::isfinite(t->scale)) {
       const double shift = -static_cast<double>(t->zero) * static_cast<double>(t->scale);
       if (static_cast<double>(static_cast<float>(shift)) == shift && std::fabs(shift) > 1e-30) {
-        const int x = push({Op::i2f, {moved[static_cast<std::size_t>(t->code)], -1, -1, -1}});
-        in = {Op::fma, {x, push(imm_f(t->scale)), push(imm_f(static_cast<float>(shift))), -1}};
+        const int x = out.push({Op::i2f, {out.of(t->code), -1, -1, -1}});
+        in = {Op::fma, {x, out.push(imm_f(t->scale)), out.push(imm_f(static_cast<float>(shift))), -1}};
       }
     }
-    moved[i] = push(in);
+    out.put(i, out.push(in));
   }
-  for (auto& o : out.outputs) o.value = o.value < 0 ? -1 : moved[static_cast<std::size_t>(o.value)];
-  if (out.pack.value >= 0) out.pack.value = moved[static_cast<std::size_t>(out.pack.value)];
-  out.spans.clear();
-  move_spans(e.spans, moved, out.spans);
-  remove_dead(out);
-  e = std::move(out);
+  std::move(out).finish(e);
+  remove_dead(e);
 }
 
 bool add_by_fmas(Epilogue& e, int c1, std::int32_t first, std::int32_t last) {

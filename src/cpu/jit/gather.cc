@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpu/jit/generated.h"
+#include "cpu/joined.h"
 #include "cpu/table.h"
 
 namespace octavo::cpu {
@@ -13,7 +14,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-class GatherKernel final : public region::HostKernel {
+class GatherKernel final : public TaskedKernel {
  public:
   explicit GatherKernel(GatherSetting plan) : p_(std::move(plan)) {
     ConstantPool pool(code_);
@@ -24,8 +25,6 @@ class GatherKernel final : public region::HostKernel {
     const std::int64_t rows = p_.rows();
     tasks_ = static_cast<int>(std::clamp<std::int64_t>(rows * p_.row_bytes / 32768, 1, std::clamp<std::int64_t>(rows, 1, 256)));
   }
-
-  [[nodiscard]] int tasks() const override { return tasks_; }
 
   void run(const region::Memory& memory, int task_begin, int task_end, const region::Worker&) const override {
     const std::int64_t rows = p_.rows(), inner = p_.dims.empty() ? 1 : p_.dims.back();
@@ -50,7 +49,6 @@ class GatherKernel final : public region::HostKernel {
   GatherSetting p_;
   Code code_;
   GatherFn run_ = nullptr;
-  int tasks_ = 1;
 };
 
 /// Which byte of the source row each byte of the stored row is.
@@ -92,26 +90,20 @@ bool fill_chunk(const GatherSetting& p, const std::int64_t* first, const std::in
 /// The dimensions but `axis` as few loops, the outermost in store 0 first.
 void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, GatherSetting& p) {
   const region::TensorRef& x = s.anchor.inputs[0];
-  std::vector<std::size_t> order;
-  for (std::size_t k = 0; k < s.space.size(); ++k) {
-    if (k != axis && s.space[k] != 1) order.push_back(k);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return s.stores[0].strides[a] > s.stores[0].strides[b]; });
-  p.to.resize(s.stores.size());
-  for (const std::size_t k : order) {
-    bool joins = !p.dims.empty() && p.from.back() == x.strides[k] * size * s.space[k];
-    for (std::size_t i = 0; i < s.stores.size() && joins; ++i) joins = p.to[i].back() == s.stores[i].strides[k] * size * s.space[k];
-    if (joins) {
-      p.dims.back() *= s.space[k];
-      p.from.back() = x.strides[k] * size;
-      for (std::size_t i = 0; i < s.stores.size(); ++i) p.to[i].back() = s.stores[i].strides[k] * size;
-    } else {
-      p.dims.push_back(s.space[k]);
-      p.from.push_back(x.strides[k] * size);
-      for (std::size_t i = 0; i < s.stores.size(); ++i) p.to[i].push_back(s.stores[i].strides[k] * size);
-    }
-  }
+  const auto bytes = [&](ir::Shape strides) {
+    strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (std::int64_t& v : strides) v *= size;
+    return strides;
+  };
+  ir::Shape dims = s.space;
+  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
+  std::vector<ir::Shape> strides;
+  for (const region::TensorRef& r : s.stores) strides.push_back(bytes(r.strides));
+  strides.push_back(bytes(x.strides));
+  Joined loops = joined(dims, strides);
+  p.dims = std::move(loops.dims), p.from = std::move(loops.strides.back());
+  loops.strides.pop_back();
+  p.to = std::move(loops.strides);
 }
 
 }  // namespace
@@ -200,9 +192,6 @@ class GatherFamily final : public FamilyOf<GatherSetting> {
 }  // namespace
 }  // namespace jit
 
-const Family& generated_gather_family() {
-  static const jit::GatherFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(generated_gather, jit::GatherFamily)
 
 }  // namespace octavo::cpu

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cpu/jit/rewritten.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu::jit {
@@ -97,7 +98,7 @@ class Lowering {
       if (e_.stores[j].dtype == ir::DType::bf16 && at(e_.outputs[j].value).op == Op::to_bf16)
         e_.outputs[j].value = at(e_.outputs[j].value).args[0];
     }
-    remove_dead();
+    remove_dead(e_);
   }
 
  private:
@@ -351,63 +352,11 @@ class Lowering {
     return std::nullopt;
   }
 
-  void remove_dead() {
-    std::vector<char> live(e_.code.size(), 0);
-    for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
-      const int v = e_.pack.packs(j) ? e_.pack.value : e_.outputs[j].value;
-      live[static_cast<std::size_t>(v)] = 1;
-    }
-    for (std::size_t i = e_.code.size(); i-- > 0;) {
-      if (live[i] == 0) continue;
-      for (int a : e_.code[i].args) {
-        if (a >= 0) live[static_cast<std::size_t>(a)] = 1;
-      }
-    }
-    std::vector<int> moved(e_.code.size(), -1);
-    std::vector<Instr> kept;
-    for (std::size_t i = 0; i < e_.code.size(); ++i) {
-      if (live[i] == 0) continue;
-      Instr n = e_.code[i];
-      for (int& a : n.args) {
-        if (a >= 0) a = moved[static_cast<std::size_t>(a)];
-      }
-      moved[i] = static_cast<int>(kept.size());
-      kept.push_back(n);
-    }
-    e_.code = std::move(kept);
-    for (auto& o : e_.outputs) o.value = moved[static_cast<std::size_t>(o.value)];  // -1 for packed ones if replaced
-    if (e_.pack.value >= 0) e_.pack.value = moved[static_cast<std::size_t>(e_.pack.value)];
-    const std::vector<program::Span> spans = std::exchange(e_.spans, {});
-    move_spans(spans, moved, e_.spans);
-  }
-
   Epilogue& e_;
   bool vbmi_;
 };
 
 }  // namespace
-
-void move_spans(const std::vector<program::Span>& from, const std::vector<int>& moved, std::vector<program::Span>& to) {
-  const auto follow = [&](int& v) { v = v < 0 ? -1 : moved[static_cast<std::size_t>(v)]; };
-  for (program::Span s : from) {
-    std::visit(
-        [&](auto& of) {
-          using Kind = std::decay_t<decltype(of)>;
-          if constexpr (std::is_same_v<Kind, program::DequantizeSpan>) {
-            follow(of.code), follow(of.shifted);
-          } else {
-            follow(of.x);
-          }
-          if constexpr (std::is_same_v<Kind, program::RequantizeSpan>) {
-            follow(of.rounded);
-            for (program::Step& step : of.steps) follow(step.from);
-          }
-          follow(of.result);
-        },
-        s);
-    if (program::first_of(s) >= 0 && program::last_of(s) >= 0) to.push_back(std::move(s));
-  }
-}
 
 Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out, int lanes) {
   const auto& p = stage.program;

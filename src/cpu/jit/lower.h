@@ -112,8 +112,6 @@ template <class Kind>
   }
   return nullptr;
 }
-/// Appends to `to` the spans whose ends `moved` keeps; -1: dropped.
-void move_spans(const std::vector<program::Span>& from, const std::vector<int>& moved, std::vector<program::Span>& to);
 
 inline constexpr int kMaxStreams = 28;
 

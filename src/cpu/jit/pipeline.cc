@@ -6,10 +6,6 @@
 namespace octavo::cpu::jit {
 namespace {
 
-constexpr int kPipelineTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
-constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
-
 void overlap(Emitter& emitter, const Tile& current, int free_first, const std::vector<Unit>& dots) {
   emitter.begin(current, free_first, true);
   std::size_t done = 0;
@@ -28,8 +24,8 @@ void emit_pipeline(Code& c, Emitter& emitter, const Tile& tile, int columns, int
   set[1].first = tile.accs();
   std::array<Xbyak::Label, 2> last;
   Xbyak::Label loop, done;
-  c.mov(c.rsi, c.ptr[c.rdi + kPipelineTable]);
-  c.mov(c.r15, c.ptr[c.rdi + kTiles]);
+  c.mov(c.rsi, c.ptr[c.rdi + kArgsTable]);
+  c.mov(c.r15, c.ptr[c.rdi + kArgsTiles]);
   for (const auto& unit : units(set[0], 0)) unit();
   c.align(16);
   c.L(loop);
@@ -47,7 +43,7 @@ void emit_pipeline(Code& c, Emitter& emitter, const Tile& tile, int columns, int
   }
   c.L(done);
   c.add(c.rsi, advance);
-  c.mov(c.ptr[c.rdi + kPipelineTable], c.rsi);
+  c.mov(c.ptr[c.rdi + kArgsTable], c.rsi);
 }
 
 void emit_stored(Code& c, Emitter& emitter, const Tile& tile) {
@@ -56,7 +52,7 @@ void emit_stored(Code& c, Emitter& emitter, const Tile& tile) {
   stored.in_memory = true;
   for (int i = 0; i < tile.accs(); ++i) c.vmovups(c.ptr[c.rsp + stack + i * 64], vector_register(tile.lanes, i));
   c.lea(c.r15, c.ptr[c.rsp + stack]);
-  c.mov(c.rsi, c.ptr[c.rdi + kPipelineTable]);
+  c.mov(c.rsi, c.ptr[c.rdi + kArgsTable]);
   emitter.begin(stored, 0, true);
   for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
 }
@@ -76,15 +72,15 @@ std::size_t emit_tile_loop(Code& c, Emitter& emitter, const Tile& tile, int colu
   } else {
     emitter.emit(tile);
   }
-  c.add(c.qword[c.rdi + kPipelineTable], tile.pixels * columns * 4);
-  c.dec(c.qword[c.rdi + kTiles]);
+  c.add(c.qword[c.rdi + kArgsTable], tile.pixels * columns * 4);
+  c.dec(c.qword[c.rdi + kArgsTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
   leave(c, stack);
   return start;
 }
 
 void start_accumulators(Code& c, const Tile& tile, bool has_init, const Xbyak::Reg64& scratch) {
-  if (has_init) c.mov(scratch, c.ptr[c.rdi + kInit]);
+  if (has_init) c.mov(scratch, c.ptr[c.rdi + kArgsInit]);
   for (int p = 0; p < tile.pixels; ++p) {
     for (int v = 0; v < tile.vectors; ++v) {
       const Xbyak::Xmm acc = vector_register(tile.lanes, tile.acc(p, v));

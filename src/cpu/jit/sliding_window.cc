@@ -11,6 +11,7 @@
 #include "cpu/jit/constants.h"
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/generated.h"
+#include "cpu/jit/generated_family.h"
 #include "cpu/table.h"
 
 namespace octavo::cpu {
@@ -221,18 +222,16 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowSetting& 
   return std::vector<ir::Tensor>{std::move(weights), std::move(values), std::move(lines[1])};
 }
 
-class SlidingWindowFamily final : public FamilyOf<SlidingWindowSetting> {
+class SlidingWindowFamily final : public GeneratedFamily<SlidingWindowSetting> {
  public:
   SlidingWindowFamily()
-      : FamilyOf(
+      : GeneratedFamily(
             {.name = "depthwise.u8s8.avx512vnni.sliding_window", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::conv) && only(r).anchor.as<ir::Window>().group > 1; }
   Parameters parameters_here() const override { return with_effect(CodeOptions::here(), true, false); }
-  std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
   Match<SlidingWindowSetting> match(const Request& q) const override {
-    return match_sliding_window(q.region, q.plan, CodeOptions::of(q.parameters));
+    return match_sliding_window(q.region, q.plan, options_of(q));
   }
-  double cost(const SlidingWindowSetting& d, Isa) const override { return d.seconds; }
   Parameters parameters(const SlidingWindowSetting& d, const Parameters& given) const override {
     return with_effect(given, !d.epilogue.tables.empty(), false);
   }
@@ -245,10 +244,7 @@ class SlidingWindowFamily final : public FamilyOf<SlidingWindowSetting> {
   }
   Result<std::vector<ir::Tensor>> pack(const SlidingWindowSetting& d) const override { return pack_sliding_window(d); }
   std::optional<std::string> layout(const SlidingWindowSetting& d) const override {
-    std::string out = fmt::format("{} rows, zero {}:", d.rows, d.zero);
-    for (const Block& b : d.blocks)
-      out += fmt::format(" {}+{}:{}@{},{}", b.first_channel, b.channels, b.vectors, b.weights, b.init);
-    return out;
+    return fmt::format("{} rows, zero {}:", d.rows, d.zero) + layout_of_blocks(d.blocks);
   }
   Result<std::unique_ptr<Kernel>> load(SlidingWindowSetting d, Packed packed) const override {
     return make_generated<SlidingWindowKernel>(std::move(d), packed);
@@ -261,9 +257,6 @@ class SlidingWindowFamily final : public FamilyOf<SlidingWindowSetting> {
 }  // namespace
 }  // namespace jit
 
-const Family& sliding_window_family() {
-  static const jit::SlidingWindowFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(sliding_window, jit::SlidingWindowFamily)
 
 }  // namespace octavo::cpu

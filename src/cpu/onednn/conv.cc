@@ -216,9 +216,7 @@ class OneDnnConvFamily final : public FamilyOf<Setting> {
 
 }  // namespace
 
-Families onednn_conv_families() {
-  return families_of<OneDnnConvFamily>(kConvKinds);
-}
+OCTAVO_DEFINE_FAMILIES(onednn_conv, OneDnnConvFamily, kConvKinds)
 
 }  // namespace octavo::cpu
 #endif

@@ -187,10 +187,7 @@ class OneDnnMatmulFamily final : public FamilyOf<OnednnMatmulSetting> {
 
 }  // namespace
 
-const Family& onednn_matmul_family() {
-  static const OneDnnMatmulFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(onednn_matmul, OneDnnMatmulFamily)
 
 }  // namespace octavo::cpu
 #endif

@@ -134,9 +134,6 @@ class GroupedFamily final : public FamilyOf<GroupedSetting> {
 
 }  // namespace
 
-const Family& grouped_family() {
-  static const GroupedFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(grouped, GroupedFamily)
 
 }  // namespace octavo::cpu

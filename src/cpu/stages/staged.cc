@@ -200,9 +200,6 @@ class StagedFamily final : public FamilyOf<StagedSetting> {
 
 }  // namespace
 
-const Family& staged_family() {
-  static const StagedFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(staged, StagedFamily)
 
 }  // namespace octavo::cpu

@@ -53,7 +53,7 @@ std::string place(const region::TensorRef& x, std::size_t rank, OpenNumbers& num
 
 class ChooseFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "choose"; }
+  ChooseFamily() : ElementFamily("choose") {}
   bool about(const Region& r) const override {
     if (!is_single(r)) return false;
     const auto& a = only(r).anchor;
@@ -117,9 +117,6 @@ class ChooseFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& choose_family() {
-  static const ChooseFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(choose, ChooseFamily)
 
 }  // namespace octavo::cuda

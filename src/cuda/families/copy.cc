@@ -129,9 +129,6 @@ class CopyFamily final : public FamilyOf<Copy> {
 
 }  // namespace
 
-const Family& copy_family() {
-  static const CopyFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(copy, CopyFamily)
 
 }  // namespace octavo::cuda

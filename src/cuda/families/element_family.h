@@ -25,6 +25,9 @@ struct ElementKernel {
 /// One stage and one way to compute it.
 class ElementFamily : public FamilyOf<ElementKernel> {
  public:
+  [[nodiscard]] std::string_view name() const final { return name_; }
+  [[nodiscard]] int version() const final { return version_; }
+  [[nodiscard]] bool about(const Region& region) const override { return about_.holds(region); }
   [[nodiscard]] Result<ElementKernel> match(const Region& region, const Plan& plan, const Target&) const final {
     OCTAVO_TRY(ElementKernel made, kernel(only(region), plan));
     made.seconds = seconds(region);
@@ -39,8 +42,16 @@ class ElementFamily : public FamilyOf<ElementKernel> {
   }
 
  protected:
+  using Results = region::About::Results;
+  explicit ElementFamily(std::string_view name, region::About about = {}, int version = 1)
+      : name_(name), about_(std::move(about)), version_(version) {}
   [[nodiscard]] virtual Result<ElementKernel> kernel(const Stage& stage, const Plan& plan) const = 0;
   [[nodiscard]] virtual double seconds(const Region& region) const { return seconds_of_a_pass(region); }
+
+ private:
+  std::string_view name_;
+  region::About about_;
+  int version_;
 };
 
 }  // namespace octavo::cuda

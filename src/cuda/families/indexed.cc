@@ -9,12 +9,7 @@ using ir::Op;
 
 class IndexedFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "indexed"; }
-  bool about(const Region& r) const override {
-    return is_single(r) && only(r).anchor.inputs.size() == 2 &&
-           (only(r).anchor.op == Op::gather_elements || only(r).anchor.op == Op::gather_nd);
-  }
-
+  IndexedFamily() : ElementFamily("indexed", {{Op::gather_elements, Op::gather_nd}, 2}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& indices = s.anchor.inputs[1];
     region::TensorRef x = s.anchor.inputs[0];
@@ -73,9 +68,6 @@ class IndexedFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& indexed_family() {
-  static const IndexedFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(indexed, IndexedFamily)
 
 }  // namespace octavo::cuda

@@ -68,7 +68,7 @@ std::string fill_text(const Stage& s, DType type, bool raw) {
 
 class MoveFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "move"; }
+  MoveFamily() : ElementFamily("move") {}
   bool about(const Region& r) const override {
     if (!is_single(r) || only(r).anchor.inputs.empty()) return false;
     switch (only(r).anchor.op) {
@@ -178,9 +178,6 @@ class MoveFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& move_family() {
-  static const MoveFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(move, MoveFamily)
 
 }  // namespace octavo::cuda

@@ -51,12 +51,7 @@ OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w{open
 
 class NormFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "norm"; }
-  bool about(const Region& r) const override {
-    return is_single(r) && !only(r).program.outputs.empty() &&
-           (only(r).anchor.op == Op::instance_norm || only(r).anchor.op == Op::layer_norm || only(r).anchor.op == Op::lrn);
-  }
-
+  NormFamily() : ElementFamily("norm", {{Op::instance_norm, Op::layer_norm, Op::lrn}, 0, Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     for (const region::TensorRef& x : s.anchor.inputs) {
       if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
@@ -179,9 +174,6 @@ class NormFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& norm_family() {
-  static const NormFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(norm, NormFamily)
 
 }  // namespace octavo::cuda

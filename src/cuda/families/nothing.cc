@@ -26,9 +26,6 @@ class NothingFamily final : public FamilyOf<Nothing> {
 
 }  // namespace
 
-const Family& nothing_family() {
-  static const NothingFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(nothing, NothingFamily)
 
 }  // namespace octavo::cuda

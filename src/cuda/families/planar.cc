@@ -155,9 +155,6 @@ Result<Planar> read_planar(const region::Stage& s, const region::Plan& plan) {
   return p;
 }
 
-const Family& planar_family() {
-  static const PlanarFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(planar, PlanarFamily)
 
 }  // namespace octavo::cuda

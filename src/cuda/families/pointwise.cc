@@ -6,8 +6,7 @@ namespace {
 
 class PointwiseFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "pointwise"; }
-  bool about(const Region& r) const override { return is_single(r) && only(r).anchor.none() && !only(r).program.outputs.empty(); }
+  PointwiseFamily() : ElementFamily("pointwise", {{ir::Op::input}, 0, Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     OCTAVO_TRY(Elements elements, Elements::of(s, false));
     return ElementKernel{std::move(elements), {}};
@@ -16,9 +15,6 @@ class PointwiseFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& pointwise_family() {
-  static const PointwiseFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(pointwise, PointwiseFamily)
 
 }  // namespace octavo::cuda

@@ -17,12 +17,7 @@ constexpr std::int64_t kTogether = 8;  ///< taps of a shared window of floats th
 
 class PoolFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "pool"; }
-  bool about(const Region& r) const override {
-    return is_single(r) && (only(r).anchor.op == Op::max_pool || only(r).anchor.op == Op::avg_pool) &&
-           only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
-  }
-
+  PoolFamily() : ElementFamily("pool", {{Op::max_pool, Op::avg_pool}, 1, Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     const auto& w = s.anchor.as<ir::Window>();
@@ -202,9 +197,6 @@ class PoolFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& pool_family() {
-  static const PoolFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(pool, PoolFamily)
 
 }  // namespace octavo::cuda

@@ -14,14 +14,10 @@ using ir::Op;
 
 class ReduceFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "reduce"; }
-  bool about(const Region& r) const override {
-    if (!is_single(r) || only(r).anchor.inputs.size() != 1 || only(r).program.outputs.empty()) return false;
-    const Op op = only(r).anchor.op;
-    return op == Op::reduce_max || op == Op::reduce_min || op == Op::reduce_mean || op == Op::reduce_sum || op == Op::reduce_prod ||
-           op == Op::reduce_l2;
-  }
-
+  ReduceFamily()
+      : ElementFamily("reduce", {{Op::reduce_max, Op::reduce_min, Op::reduce_mean, Op::reduce_sum, Op::reduce_prod, Op::reduce_l2},
+                                 1,
+                                 Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     const Op op = s.anchor.op;
@@ -125,9 +121,6 @@ class ReduceFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& reduce_family() {
-  static const ReduceFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(reduce, ReduceFamily)
 
 }  // namespace octavo::cuda

@@ -42,12 +42,7 @@ void add_cubic(Taps& taps, double x, std::int64_t extent, double coefficient, bo
 
 class ResizeFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "resize"; }
-  bool about(const Region& r) const override {
-    return is_single(r) && (only(r).anchor.op == Op::resize_linear || only(r).anchor.op == Op::resize_cubic) &&
-           only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
-  }
-
+  ResizeFamily() : ElementFamily("resize", {{Op::resize_linear, Op::resize_cubic}, 1, Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
@@ -116,9 +111,6 @@ class ResizeFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& resize_family() {
-  static const ResizeFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(resize, ResizeFamily)
 
 }  // namespace octavo::cuda

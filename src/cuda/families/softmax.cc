@@ -66,13 +66,7 @@ constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const uns
 
 class SoftmaxFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "softmax"; }
-  int version() const override { return 2; }
-  bool about(const Region& r) const override {
-    return is_single(r) && (only(r).anchor.op == Op::softmax || only(r).anchor.op == Op::log_softmax) &&
-           only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
-  }
-
+  SoftmaxFamily() : ElementFamily("softmax", {{Op::softmax, Op::log_softmax}, 1, Results::programmed}, 2) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
@@ -145,9 +139,6 @@ class SoftmaxFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& softmax_family() {
-  static const SoftmaxFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(softmax, SoftmaxFamily)
 
 }  // namespace octavo::cuda

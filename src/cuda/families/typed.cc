@@ -210,7 +210,7 @@ Result<Formula> cast_of(DType from, DType to) {
 
 class TypedFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "typed"; }
+  TypedFamily() : ElementFamily("typed") {}
   bool about(const Region& r) const override {
     if (!is_single(r)) return false;
     const region::Anchor& a = only(r).anchor;
@@ -305,9 +305,6 @@ class TypedFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& typed_family() {
-  static const TypedFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(typed, TypedFamily)
 
 }  // namespace octavo::cuda

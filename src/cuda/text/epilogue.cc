@@ -1,4 +1,4 @@
-// One class writes the text of a stage's program with all ways to read operands and to store results; more files would only share its
+// One class, past 400 lines, writes the text of a stage's program with all ways to read operands and to store results; more files would only share its
 // members.
 #include "cuda/text/epilogue.h"
 

@@ -1,5 +1,5 @@
 // Operators whose results have sizes that data decide, or whose operands have: Shape, Size, Reshape, Expand, Slice, TopK, Range and others where numbers are
-// not known at import.
+// not known at import. Past 400 lines: one handler an operator.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -21,8 +21,6 @@ using ir::Op;
 using ir::ValueId;
 using region::TensorRef;
 
-constexpr std::size_t kMostParts = 4;
-
 /// A value that others than the cone read, as elements of the layer's result [rows][columns]; offset and strides count elements.
 struct Leaf {
   ValueId value = ir::kNone;
@@ -49,24 +47,16 @@ class Cone {
     const Node& gemm = g_.node(id);
     const ir::Shape& dims = g_.type(layer_).shape;
     if (gemm.op != Op::gemm || dims.size() != 2) return because<cause::not_a_linear_layer>();
-    if (!ir::classify_anchor(g_, grids, id).integer) return because<cause::anchor_not_integer>();
-    for (std::size_t i = 1; i < gemm.inputs.size(); ++i) {
-      const ValueId v = gemm.inputs[i];
-      if (v != ir::kNone && (!g_.is_constant(v) || (i == 2 && g_.type(v).shape != ir::Shape{dims[1]})))
-        return because<cause::weights_or_bias_computed>();
-    }
+    if (auto why = why_not_in_parts(g_, grids, id)) return why;
+    const ValueId bias = gemm.inputs.size() > 2 ? gemm.inputs[2] : ir::kNone;
+    if (bias != ir::kNone && g_.type(bias).shape != ir::Shape{dims[1]}) return because<cause::weights_or_bias_computed>();
     TensorRef all;
     all.dtype = ir::DType::u8, all.dims = dims, all.strides = ir::dense_strides(dims);
     if (auto why = follow(layer_, all, false, false)) return why;
     if (!behind_moves_) return because<cause::nothing_behind_moves>();
     std::set<Range> ranges;
     for (const Leaf& leaf : leaves) ranges.insert(leaf.columns);
-    if (ranges.size() > kMostParts) return because<cause::too_many_parts>(ranges.size());
-    for (auto it = std::next(ranges.begin()); it != ranges.end(); ++it) {
-      const Range& last = *std::prev(it);
-      if (it->first < last.second) return because<cause::parts_overlap>(it->first, std::min(last.second, it->second) - 1);
-    }
-    return std::nullopt;
+    return why_not_apart(ranges);
   }
 
   /// Can the node be computed of elements at other places? `moved`: they may be there already.
@@ -163,13 +153,9 @@ class Part {
     return cut_constant(g_, v, axis, columns_);
   }
   ValueId made(Node n, ValueId whole) {
-    n.outputs.clear();
     ir::TensorType type = g_.type(whole);
     type.shape = {g_.type(layer_).shape[0], columns_.second - columns_.first};
-    const NodeId id = g_.add_node(std::move(n), {type}, {g_.value(whole).name});
-    const ValueId out = g_.node(id).outputs[0];
-    g_.value(out).range = g_.value(whole).range;
-    return out;
+    return add_part(g_, std::move(n), whole, std::move(type));
   }
 
   Graph& g_;

@@ -33,21 +33,13 @@ class Cone {
     const Node& conv = g_.node(id);
     if (conv.op != Op::conv) return because<cause::not_a_convolution>();
     if (const auto groups = ir::get_int(conv.attrs, "group", 1); groups != 1) return because<cause::convolution_has_groups>(groups);
-    if (!ir::classify_anchor(g_, grids, id).integer) return because<cause::anchor_not_integer>();
-    for (std::size_t i = 1; i < conv.inputs.size(); ++i) {
-      if (conv.inputs[i] != ir::kNone && !g_.is_constant(conv.inputs[i])) return because<cause::weights_or_bias_computed>();
-    }
+    if (auto why = why_not_in_parts(g_, grids, id)) return why;
     dims_ = g_.type(conv.outputs[0]).shape;
     if (auto why = before_slices(conv.outputs[0])) return why;
     if (slices.size() < 2) return because<cause::channels_not_read_in_parts>();
-    if (slices.size() > 4) return because<cause::too_many_parts>(slices.size());
-    for (auto it = std::next(slices.begin()); it != slices.end(); ++it) {
-      const Range& last = std::prev(it)->first;
-      if (it->first.first < last.second) {
-        return because<cause::parts_overlap>(it->first.first, std::min(last.second, it->first.second) - 1);
-      }
-    }
-    return std::nullopt;
+    std::set<Range> parts;
+    for (const auto& [range, of] : slices) parts.insert(range);
+    return why_not_apart(parts);
   }
 
   /// Everything that reads `first`, up to slices; `nodes` in graph order at the end.
@@ -118,10 +110,7 @@ void make_split_conv(Graph& g, const ir::Grids& grids, NodeId id) {
     for (std::size_t i = 1; i < piece.inputs.size(); ++i) piece.inputs[i] = cut_constant(g, piece.inputs[i], 0, range);
     const auto add = [&](Node n) {
       const ValueId whole = n.outputs[0];
-      n.outputs.clear();
-      const NodeId made = g.add_node(std::move(n), {part_of(whole, range)}, {g.value(whole).name});
-      part[whole] = g.node(made).outputs[0];
-      g.value(part[whole]).range = g.value(whole).range;
+      part[whole] = add_part(g, std::move(n), whole, part_of(whole, range));
     };
     add(std::move(piece));
     for (const NodeId member : cone.nodes) {

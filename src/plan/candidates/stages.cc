@@ -185,7 +185,6 @@ Region chained(Plan& plan, const Link& link, const Uses& uses) {
     maker.stores.push_back(std::move(forwarded));
   }
   for (const auto& [id, value] : values_of(b)) values.emplace_back(StoreId{id.stage + a.stages.size(), id.store}, value);
-  std::vector<ir::ValueId> inputs_of_b;
   both.stages.insert(both.stages.end(), b.stages.begin(), b.stages.end());
   std::size_t next = 0;  // of b's graph_inputs
   for (std::size_t s = 0; s < b.stages.size(); ++s) {

@@ -1,3 +1,4 @@
+// One class, past 400 lines: every operation appends to one program by what is known of its operands.
 #include "plan/regions/epilogue.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One class, past 400 lines: what joins a group depends on what the group already has.
 #include "plan/regions/group.h"
 
 #include <algorithm>

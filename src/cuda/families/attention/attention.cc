@@ -175,9 +175,6 @@ class Attention final : public FamilyOf<CodesShape, AttentionTile> {
 
 }  // namespace
 
-const Family& attention_family() {
-  static const Attention family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(attention, Attention)
 
 }  // namespace octavo::cuda

@@ -556,13 +556,7 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
 
 }  // namespace
 
-const Family& attention_f16_family() {
-  static const AttentionHalves family("attention.f16.mma", DType::f16);
-  return family;
-}
-const Family& attention_bf16_family() {
-  static const AttentionHalves family("attention.bf16.mma", DType::bf16);
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(attention_f16, AttentionHalves, "attention.f16.mma", DType::f16)
+OCTAVO_DEFINE_FAMILY(attention_bf16, AttentionHalves, "attention.bf16.mma", DType::bf16)
 
 }  // namespace octavo::cuda

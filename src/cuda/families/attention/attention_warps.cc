@@ -360,9 +360,6 @@ class AttentionWarps final : public FamilyOf<WarpsShape, AttentionWarpsTile> {
 
 }  // namespace
 
-const Family& attention_warps_family() {
-  static const AttentionWarps family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(attention_warps, AttentionWarps)
 
 }  // namespace octavo::cuda

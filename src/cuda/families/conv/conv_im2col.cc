@@ -269,19 +269,8 @@ class ConvIm2col final : public FamilyOf<ConvSetting, Im2colTile> {
 
 }  // namespace
 
-const Family& conv_im2col_family() {
-  static const ConvIm2col family(ConvType::u8s8);
-  return family;
-}
-
-const Family& conv_im2col_f16_family() {
-  static const ConvIm2col family(ConvType::f16);
-  return family;
-}
-
-const Family& conv_im2col_bf16_family() {
-  static const ConvIm2col family(ConvType::bf16);
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_im2col, ConvIm2col, ConvType::u8s8)
+OCTAVO_DEFINE_FAMILY(conv_im2col_f16, ConvIm2col, ConvType::f16)
+OCTAVO_DEFINE_FAMILY(conv_im2col_bf16, ConvIm2col, ConvType::bf16)
 
 }  // namespace octavo::cuda

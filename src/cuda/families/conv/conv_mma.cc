@@ -436,29 +436,10 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   return out;
 }
 
-const Family& conv_mma_family() {
-  static const ConvMma family(ConvType::u8s8);
-  return family;
-}
-
-const Family& conv_bf16_family() {
-  static const ConvMma family(ConvType::bf16);
-  return family;
-}
-
-const Family& conv_f16_family() {
-  static const ConvMma family(ConvType::f16);
-  return family;
-}
-
-const Family& conv_tf32_family() {
-  static const ConvMma family(ConvType::tf32);
-  return family;
-}
-
-const Family& conv_f32_family() {
-  static const ConvMma family(ConvType::f32);
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_mma, ConvMma, ConvType::u8s8)
+OCTAVO_DEFINE_FAMILY(conv_bf16, ConvMma, ConvType::bf16)
+OCTAVO_DEFINE_FAMILY(conv_f16, ConvMma, ConvType::f16)
+OCTAVO_DEFINE_FAMILY(conv_tf32, ConvMma, ConvType::tf32)
+OCTAVO_DEFINE_FAMILY(conv_f32, ConvMma, ConvType::f32)
 
 }  // namespace octavo::cuda

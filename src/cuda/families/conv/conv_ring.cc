@@ -321,19 +321,8 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
 
 }  // namespace
 
-const Family& conv_stream_bf16_family() {
-  static const ConvRing family(ConvType::bf16);
-  return family;
-}
-
-const Family& conv_stream_f16_family() {
-  static const ConvRing family(ConvType::f16);
-  return family;
-}
-
-const Family& conv_linear_family() {
-  static const ConvRing family(ConvType::u8s8);
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_stream_bf16, ConvRing, ConvType::bf16)
+OCTAVO_DEFINE_FAMILY(conv_stream_f16, ConvRing, ConvType::f16)
+OCTAVO_DEFINE_FAMILY(conv_linear, ConvRing, ConvType::u8s8)
 
 }  // namespace octavo::cuda

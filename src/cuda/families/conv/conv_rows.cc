@@ -283,14 +283,7 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
 
 }  // namespace
 
-const Family& conv_rows_family() {
-  static const ConvRows family(false);
-  return family;
-}
-
-const Family& conv_rows_pool_family() {
-  static const ConvRows family(true);
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_rows, ConvRows, false)
+OCTAVO_DEFINE_FAMILY(conv_rows_pool, ConvRows, true)
 
 }  // namespace octavo::cuda

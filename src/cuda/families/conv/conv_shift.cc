@@ -244,9 +244,6 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
 
 }  // namespace
 
-const Family& conv_shift_family() {
-  static const ConvShift family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_shift, ConvShift)
 
 }  // namespace octavo::cuda

@@ -298,9 +298,6 @@ class ConvStream final : public FamilyOf<StreamSetting, StreamTile> {
 
 }  // namespace
 
-const Family& conv_stream_family() {
-  static const ConvStream family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_stream, ConvStream)
 
 }  // namespace octavo::cuda

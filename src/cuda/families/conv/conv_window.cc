@@ -140,9 +140,6 @@ class ConvWindow final : public FamilyOf<ConvSetting, WindowTile> {
 
 }  // namespace
 
-const Family& conv_window_family() {
-  static const ConvWindow family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(conv_window, ConvWindow)
 
 }  // namespace octavo::cuda

@@ -139,9 +139,6 @@ std::string_view depthwise_window_text() {
   return kWindow;
 }
 
-const Family& depthwise_family() {
-  static const Depthwise family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(depthwise, Depthwise)
 
 }  // namespace octavo::cuda

@@ -173,19 +173,8 @@ class DepthwiseFloat final : public FamilyOf<GroupedFloats, VectorTile> {
 
 }  // namespace
 
-const Family& depthwise_f16_family() {
-  static const DepthwiseFloat family(ir::DType::f16);
-  return family;
-}
-
-const Family& depthwise_bf16_family() {
-  static const DepthwiseFloat family(ir::DType::bf16);
-  return family;
-}
-
-const Family& depthwise_f32_family() {
-  static const DepthwiseFloat family(ir::DType::f32);
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(depthwise_f16, DepthwiseFloat, ir::DType::f16)
+OCTAVO_DEFINE_FAMILY(depthwise_bf16, DepthwiseFloat, ir::DType::bf16)
+OCTAVO_DEFINE_FAMILY(depthwise_f32, DepthwiseFloat, ir::DType::f32)
 
 }  // namespace octavo::cuda

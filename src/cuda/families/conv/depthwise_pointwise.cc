@@ -264,9 +264,6 @@ OCTAVO_DEVICE void octavo_keep(const Pointers& o, int i, unsigned word) {
 
 }  // namespace
 
-const Family& depthwise_pointwise_family() {
-  static const DepthwisePointwise family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(depthwise_pointwise, DepthwisePointwise)
 
 }  // namespace octavo::cuda

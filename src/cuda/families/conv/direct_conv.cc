@@ -43,12 +43,7 @@ class DirectConvFamily final : public ElementFamily {
   using Packing = std::function<ir::Tensor()>;
 
  public:
-  std::string_view name() const override { return "conv.direct"; }
-  bool about(const Region& r) const override {
-    return is_single(r) && (only(r).anchor.op == Op::conv || only(r).anchor.op == Op::conv_transpose) &&
-           !only(r).program.outputs.empty();
-  }
-
+  DirectConvFamily() : ElementFamily("conv.direct", {{Op::conv, Op::conv_transpose}, 0, Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan& plan) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     const bool integer = s.anchor.integer, packed = s.anchor.weights.has_value();
@@ -197,9 +192,6 @@ class DirectConvFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& direct_conv_family() {
-  static const DirectConvFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(direct_conv, DirectConvFamily)
 
 }  // namespace octavo::cuda

@@ -205,9 +205,6 @@ class TransposedConvFamily final : public FamilyOf<TransposedConv, std::optional
 
 }  // namespace
 
-const Family& transposed_conv_family() {
-  static const TransposedConvFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(transposed_conv, TransposedConvFamily)
 
 }  // namespace octavo::cuda

@@ -11,11 +11,7 @@ using ir::Op;
 
 class MatmulFamily final : public ElementFamily {
  public:
-  std::string_view name() const override { return "matmul"; }
-  bool about(const Region& r) const override {
-    return is_single(r) && (only(r).anchor.op == Op::matmul || only(r).anchor.op == Op::gemm) && !only(r).program.outputs.empty();
-  }
-
+  MatmulFamily() : ElementFamily("matmul", {{Op::matmul, Op::gemm}, 0, Results::programmed}) {}
   Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     std::vector<region::TensorRef> inputs = s.anchor.inputs;
     if (s.anchor.weights) inputs.push_back(*s.anchor.weights);
@@ -110,9 +106,6 @@ class MatmulFamily final : public ElementFamily {
 
 }  // namespace
 
-const Family& matmul_family() {
-  static const MatmulFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(matmul, MatmulFamily)
 
 }  // namespace octavo::cuda

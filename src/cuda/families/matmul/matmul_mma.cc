@@ -249,32 +249,20 @@ std::string_view step_text() {
   return kStep;
 }
 
-const Family& matmul_mma_family(ProductType type) {
-  static const MatmulMma codes(ProductType::u8), bf16(ProductType::bf16), f16(ProductType::f16), tf32(ProductType::tf32),
-      f32(ProductType::f32);
-  switch (type) {
-    case ProductType::u8: return codes;
-    case ProductType::bf16: return bf16;
-    case ProductType::f16: return f16;
-    case ProductType::tf32: return tf32;
-    default: return f32;
-  }
-}
+OCTAVO_DEFINE_FAMILY(matmul_u8, MatmulMma, ProductType::u8)
+OCTAVO_DEFINE_FAMILY(matmul_bf16, MatmulMma, ProductType::bf16)
+OCTAVO_DEFINE_FAMILY(matmul_f16, MatmulMma, ProductType::f16)
+OCTAVO_DEFINE_FAMILY(matmul_tf32, MatmulMma, ProductType::tf32)
+OCTAVO_DEFINE_FAMILY(matmul_f32, MatmulMma, ProductType::f32)
 
-const Family& matmul_u8_family() {
-  return matmul_mma_family(ProductType::u8);
-}
-const Family& matmul_bf16_family() {
-  return matmul_mma_family(ProductType::bf16);
-}
-const Family& matmul_f16_family() {
-  return matmul_mma_family(ProductType::f16);
-}
-const Family& matmul_tf32_family() {
-  return matmul_mma_family(ProductType::tf32);
-}
-const Family& matmul_f32_family() {
-  return matmul_mma_family(ProductType::f32);
+const Family& matmul_mma_family(ProductType type) {
+  switch (type) {
+    case ProductType::u8: return matmul_u8_family();
+    case ProductType::bf16: return matmul_bf16_family();
+    case ProductType::f16: return matmul_f16_family();
+    case ProductType::tf32: return matmul_tf32_family();
+    default: return matmul_f32_family();
+  }
 }
 
 }  // namespace octavo::cuda

@@ -8,8 +8,6 @@ class AffineFamily final : public PlainFamily {
  public:
   AffineFamily() : PlainFamily("affine", {ir::Op::affine}, 3) {}
 
-  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override { return std::vector<ir::Shape>{s.anchor.inputs[0].dims}; }
-
   Result<PlainText> text(const Stage& s) const override {
     const ir::Shape& x = s.anchor.inputs[0].dims;
     OCTAVO_TRY(const Line line, line_of(x, 1));
@@ -32,9 +30,6 @@ class AffineFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& affine_family() {
-  static const AffineFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(affine, AffineFamily)
 
 }  // namespace octavo::cuda

@@ -91,9 +91,6 @@ class ArgMaxFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& arg_max_family() {
-  static const ArgMaxFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(arg_max, ArgMaxFamily)
 
 }  // namespace octavo::cuda

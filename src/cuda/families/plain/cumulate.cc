@@ -97,8 +97,6 @@ class CumulateFamily final : public PlainFamily {
  public:
   CumulateFamily() : PlainFamily("cumulate", {ir::Op::cumulate}, 1) {}
 
-  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override { return std::vector<ir::Shape>{s.anchor.inputs[0].dims}; }
-
   Result<PlainText> text(const Stage& s) const override {
     const auto& facts = s.anchor.as<ir::Cumulate>();
     const region::TensorRef& x = s.anchor.inputs[0];
@@ -139,9 +137,6 @@ class CumulateFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& cumulate_family() {
-  static const CumulateFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(cumulate, CumulateFamily)
 
 }  // namespace octavo::cuda

@@ -74,9 +74,6 @@ class DeformConvFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& deform_conv_family() {
-  static const DeformConvFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(deform_conv, DeformConvFamily)
 
 }  // namespace octavo::cuda

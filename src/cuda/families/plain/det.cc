@@ -55,9 +55,6 @@ class DetFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& det_family() {
-  static const DetFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(det, DetFamily)
 
 }  // namespace octavo::cuda

@@ -86,8 +86,7 @@ class DoublesFamily final : public PlainFamily {
     t.work = static_cast<double>(ir::count(s.space));
     const auto read = [](int k) { return fmt::format("((const double*)t.x{0})[octavo_at_x{0}(i)]", k); };
     const auto pass = [&](std::string body) {
-      t.passes = {PlainPass{std::move(body), ir::count(s.space)}};
-      t.passes.front().in_order = true;
+      t.passes = {in_order({std::move(body), ir::count(s.space)})};
       return t;
     };
     const std::string give = to == DType::f64 ? "  ((double*)t.y0)[octavo_at_y0(i)] = " : "  octavo_put0(t, i, (float)";
@@ -146,9 +145,6 @@ OCTAVO_DEVICE double octavo_remainder(double a, double b) {
 
 }  // namespace
 
-const Family& doubles_family() {
-  static const DoublesFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(doubles, DoublesFamily)
 
 }  // namespace octavo::cuda

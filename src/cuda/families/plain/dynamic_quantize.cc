@@ -80,9 +80,6 @@ class DynamicQuantizeFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& dynamic_quantize_family() {
-  static const DynamicQuantizeFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(dynamic_quantize, DynamicQuantizeFamily)
 
 }  // namespace octavo::cuda

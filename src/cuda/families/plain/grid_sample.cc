@@ -117,9 +117,6 @@ class GridSampleFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& grid_sample_family() {
-  static const GridSampleFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(grid_sample, GridSampleFamily)
 
 }  // namespace octavo::cuda

@@ -9,15 +9,12 @@ class MathFamily final : public PlainFamily {
  public:
   MathFamily() : PlainFamily("math", {ir::Op::math}, 1) {}
 
-  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override { return std::vector<ir::Shape>{s.anchor.inputs[0].dims}; }
-
   Result<PlainText> text(const Stage& s) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     PlainText t;
-    t.passes = {PlainPass{fmt::format("  octavo_put0(t, i, (float)octavo_{}((double)octavo_x0(t, i)));\n",
+    t.passes = {in_order({fmt::format("  octavo_put0(t, i, (float)octavo_{}((double)octavo_x0(t, i)));\n",
                                       ir::spelled(s.anchor.as<ir::Math>().function)),
-                          ir::count(x.dims)}};
-    t.passes.front().in_order = true;
+                          ir::count(x.dims)})};
     t.work = 50.0 * static_cast<double>(ir::count(x.dims));
     return t;
   }
@@ -25,9 +22,6 @@ class MathFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& math_family() {
-  static const MathFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(math, MathFamily)
 
 }  // namespace octavo::cuda

@@ -52,9 +52,6 @@ class MaxPoolIndexFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& max_pool_index_family() {
-  static const MaxPoolIndexFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(max_pool_index, MaxPoolIndexFamily)
 
 }  // namespace octavo::cuda

@@ -48,9 +48,6 @@ class MaxPoolWholeFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& max_pool_whole_family() {
-  static const MaxPoolWholeFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(max_pool_whole, MaxPoolWholeFamily)
 
 }  // namespace octavo::cuda

@@ -136,9 +136,6 @@ class NonMaxSuppressionFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& non_max_suppression_family() {
-  static const NonMaxSuppressionFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(non_max_suppression, NonMaxSuppressionFamily)
 
 }  // namespace octavo::cuda

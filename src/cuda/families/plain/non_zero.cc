@@ -79,9 +79,6 @@ class NonZeroFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& non_zero_family() {
-  static const NonZeroFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(non_zero, NonZeroFamily)
 
 }  // namespace octavo::cuda

@@ -30,6 +30,11 @@ struct PlainPass {
       false;  ///< `i` numbers the elements of the results in their order, or equally many parts of each element of the outermost dimension
 };
 
+[[nodiscard]] inline PlainPass in_order(PlainPass pass) {
+  pass.in_order = true;
+  return pass;
+}
+
 /// What an operator adds.
 struct PlainText {
   std::string functions;  ///< of its own, in front of the kernels
@@ -63,8 +68,10 @@ class PlainFamily : public FamilyOf<PlainKernel> {
   /// `small_floats`: they may be read and stored, as bits.
   PlainFamily(std::string_view name, std::vector<ir::Op> ops, std::size_t inputs, bool small_floats = false)
       : name_(name), ops_(std::move(ops)), inputs_(inputs), small_floats_(small_floats) {}
-  /// The shapes of the results by the operator and its inputs. Error: `bad_engine`, where these do not fit.
-  [[nodiscard]] virtual Result<std::vector<ir::Shape>> shapes(const Stage& stage) const = 0;
+  /// The shapes of the results by the operator and its inputs; as here: one, as the first input. Error: `bad_engine`, where these do not fit.
+  [[nodiscard]] virtual Result<std::vector<ir::Shape>> shapes(const Stage& stage) const {
+    return std::vector<ir::Shape>{stage.anchor.inputs[0].dims};
+  }
   [[nodiscard]] virtual Result<PlainText> text(const Stage& stage) const = 0;
   /// x0, x1, ...: the operator's inputs, or what stands for them.
   [[nodiscard]] virtual Result<std::vector<region::TensorRef>> inputs(const Stage& stage) const { return stage.anchor.inputs; }

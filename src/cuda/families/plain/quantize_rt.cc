@@ -30,7 +30,6 @@ Result<std::string> channel_of(const Stage& s) {
 class RunTimeFamily : public PlainFamily {
  public:
   using PlainFamily::PlainFamily;
-  Result<std::vector<ir::Shape>> shapes(const Stage& s) const final { return std::vector<ir::Shape>{s.anchor.inputs[0].dims}; }
 };
 
 class QuantizeRtFamily final : public RunTimeFamily {
@@ -78,12 +77,11 @@ class DequantizeRtFamily final : public RunTimeFamily {
     OCTAVO_TRY(const std::string channel, channel_of(s));
     if (reads_floats(s.anchor.inputs[0])) return refuse("type of the codes", ir::name_of(s.anchor.inputs[0].dtype), "integers");
     PlainText t;
-    t.passes = {PlainPass{
-        channel + fmt::format("  octavo_put0(t, i, {});\n", rounded(s.anchor.inputs[1].dtype,
-                                                                    "__fmul_rn((float)(octavo_x0(t, i) - octavo_x2(t, channel)), "
-                                                                    "octavo_x1(t, channel))")),
-        ir::count(s.anchor.inputs[0].dims)}};
-    t.passes.front().in_order = true;
+    t.passes = {in_order(
+        {channel + fmt::format("  octavo_put0(t, i, {});\n", rounded(s.anchor.inputs[1].dtype,
+                                                                     "__fmul_rn((float)(octavo_x0(t, i) - octavo_x2(t, channel)), "
+                                                                     "octavo_x1(t, channel))")),
+         ir::count(s.anchor.inputs[0].dims)})};
     t.work = static_cast<double>(ir::count(s.anchor.inputs[0].dims));
     return t;
   }
@@ -91,13 +89,7 @@ class DequantizeRtFamily final : public RunTimeFamily {
 
 }  // namespace
 
-const Family& quantize_rt_family() {
-  static const QuantizeRtFamily family;
-  return family;
-}
-const Family& dequantize_rt_family() {
-  static const DequantizeRtFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(quantize_rt, QuantizeRtFamily)
+OCTAVO_DEFINE_FAMILY(dequantize_rt, DequantizeRtFamily)
 
 }  // namespace octavo::cuda

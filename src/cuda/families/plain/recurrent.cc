@@ -310,9 +310,6 @@ class RecurrentFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& recurrent_family() {
-  static const RecurrentFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(recurrent, RecurrentFamily)
 
 }  // namespace octavo::cuda

@@ -62,8 +62,7 @@ class ReduceWholeFamily final : public PlainFamily {
         "OCTAVO_DEVICE long long octavo_step(long long rest) {{\n  long long at = 0;\n{}  return at;\n}}\n"
         "OCTAVO_DEVICE long long octavo_folded(long long a, long long b) {{ return {}; }}\n",
         block, count, start, kept, along, folded);
-    t.passes = {PlainPass{kReduceWholeBody, results * block, block, true}};
-    t.passes.front().in_order = true;
+    t.passes = {in_order({kReduceWholeBody, results * block, block, true})};
     t.work = static_cast<double>(ir::count(x.dims));
     t.chain = static_cast<double>(count) / block;
     return t;
@@ -93,9 +92,6 @@ class ReduceWholeFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& reduce_whole_family() {
-  static const ReduceWholeFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(reduce_whole, ReduceWholeFamily)
 
 }  // namespace octavo::cuda

@@ -70,8 +70,7 @@ class RoiAlignFamily final : public PlainFamily {
         "kImageWidth = {}, kHeight = {}, kWidth = {};\n#define kScale {}\n",
         facts.half_pixel, facts.mode == ir::RoiPooling::max, facts.sampling_ratio, x[0], x[1], x[2], x[3], facts.output_height,
         facts.output_width, float_text(static_cast<float>(facts.spatial_scale)));
-    t.passes = {PlainPass{kRoiAlignBody, ir::count(y[0])}};
-    t.passes.front().in_order = true;
+    t.passes = {in_order({kRoiAlignBody, ir::count(y[0])})};
     const auto ratio = static_cast<double>(facts.sampling_ratio > 0 ? facts.sampling_ratio : 2);
     t.work = static_cast<double>(ir::count(y[0])) * 4 * ratio * ratio;
     return t;
@@ -80,9 +79,6 @@ class RoiAlignFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& roi_align_family() {
-  static const RoiAlignFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(roi_align, RoiAlignFamily)
 
 }  // namespace octavo::cuda

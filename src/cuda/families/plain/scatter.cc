@@ -173,9 +173,6 @@ class ScatterFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& scatter_family() {
-  static const ScatterFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(scatter, ScatterFamily)
 
 }  // namespace octavo::cuda

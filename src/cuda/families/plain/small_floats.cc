@@ -65,8 +65,6 @@ class SmallFloatsFamily final : public PlainFamily {
  public:
   SmallFloatsFamily() : PlainFamily("small_floats", {ir::Op::cast}, 1, true) {}
 
-  Result<std::vector<ir::Shape>> shapes(const Stage& s) const override { return std::vector<ir::Shape>{s.anchor.inputs[0].dims}; }
-
   Result<PlainText> text(const Stage& s) const override {
     const bool raw = s.program.outputs.empty();
     const DType from = s.anchor.inputs[0].dtype, to = raw ? s.stores[0].dtype : DType::f32;
@@ -99,8 +97,7 @@ class SmallFloatsFamily final : public PlainFamily {
     }
     PlainText t;
     t.functions = kSmallFloatFunctions;
-    t.passes = {PlainPass{std::move(body), ir::count(s.space)}};
-    t.passes.front().in_order = true;
+    t.passes = {in_order({std::move(body), ir::count(s.space)})};
     t.work = static_cast<double>(ir::count(s.space));
     return t;
   }
@@ -108,9 +105,6 @@ class SmallFloatsFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& small_floats_family() {
-  static const SmallFloatsFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(small_floats, SmallFloatsFamily)
 
 }  // namespace octavo::cuda

@@ -189,9 +189,6 @@ class TopKFamily final : public PlainFamily {
 
 }  // namespace
 
-const Family& top_k_family() {
-  static const TopKFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(top_k, TopKFamily)
 
 }  // namespace octavo::cuda

@@ -71,9 +71,6 @@ class RowNormFamily final : public RowFamily {
 
 }  // namespace
 
-const Family& row_norm_family() {
-  static const RowNormFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(row_norm, RowNormFamily)
 
 }  // namespace octavo::cuda

@@ -70,9 +70,6 @@ class RowSoftmaxFamily final : public RowFamily {
 
 }  // namespace
 
-const Family& row_softmax_family() {
-  static const RowSoftmaxFamily family;
-  return family;
-}
+OCTAVO_DEFINE_FAMILY(row_softmax, RowSoftmaxFamily)
 
 }  // namespace octavo::cuda
