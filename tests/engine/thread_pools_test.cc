@@ -31,16 +31,16 @@ TEST(ThreadPools, RunsInTurnHaveTheSameThreads) {
   for (int run = 0; run < 50; ++run) {
     auto lease = pools.take(3);
     ASSERT_TRUE(lease);
-    if (first == nullptr) first = lease->get();
-    EXPECT_EQ(lease->get(), first);
-    EXPECT_EQ(lease->get()->size(), 3);
-    EXPECT_EQ(tasks_run(*lease->get()), 100);
+    if (first == nullptr) first = (*lease)->get();
+    EXPECT_EQ((*lease)->get(), first);
+    EXPECT_EQ((*lease)->get()->size(), 3);
+    EXPECT_EQ(tasks_run(*(*lease)->get()), 100);
   }
   EXPECT_EQ(threads_of_process(), before + 2);  // the caller is the third
   {
     auto other = pools.take(2);  // another size
     ASSERT_TRUE(other);
-    EXPECT_NE(other->get(), first);
+    EXPECT_NE((*other)->get(), first);
   }
   EXPECT_EQ(threads_of_process(), before + 3);
   pools.trim();
@@ -53,7 +53,7 @@ TEST(ThreadPools, RunsAtTheSameTimeHaveThreadsOfTheirOwn) {
   {
     auto one = pools.take(2), two = pools.take(2);
     ASSERT_TRUE(one && two);
-    EXPECT_NE(one->get(), two->get());
+    EXPECT_NE((*one)->get(), (*two)->get());
   }
   std::vector<std::thread> threads;
   std::atomic<int> sum{0};
@@ -61,7 +61,7 @@ TEST(ThreadPools, RunsAtTheSameTimeHaveThreadsOfTheirOwn) {
     threads.emplace_back([&] {
       for (int run = 0; run < 100; ++run) {
         auto lease = pools.take(2 + run % 2);
-        if (lease) sum += tasks_run(*lease->get());
+        if (lease) sum += tasks_run(*(*lease)->get());
       }
     });
   }
