@@ -9,8 +9,9 @@ all: build
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
 	@scripts/setup.sh
 
-build: setup          ## the library, the command, the Python package and the tests, in build/release
-	@scripts/build.sh release $(JOBS)
+build:                ## the library, the command, the Python package and the tests, in build/release
+	@scripts/setup.sh configure
+	@scripts/setup.sh & setup=$$!; scripts/build.sh release $(JOBS) || { wait; exit 1; }; wait $$setup
 
 setup-run:            ## install what `make run` needs and nothing else
 	@scripts/setup.sh run

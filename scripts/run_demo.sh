@@ -37,4 +37,4 @@ echo "\$ octavo explain $digits/digits_qdq.onnx"
 "$octavo" explain $digits/digits_qdq.onnx --threads 1
 
 say "Time beside ONNX Runtime's, same file:"
-"$python" bench/compare.py $digits/digits_qdq.onnx $digits/digits_fp32.onnx --seconds 0.25 --rounds 5
+"$python" bench/compare.py $digits/digits_qdq.onnx $digits/digits_fp32.onnx --seconds 0.15 --rounds 3

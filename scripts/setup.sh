@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [compile|run]: installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
+# setup.sh [compile|run|configure]: installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
 # `compile`: what compiling the command needs. `run`: also what its demonstration needs. Without either: also what the Python package, the tests and the
 # benchmarks need.
+# `configure`: all Debian packages, and those Python packages without which CMake does not begin; the others are installed while the compiler runs.
 # Says what it does; a second run finds nothing to do and takes a fraction of a second. Asks nothing, reads no input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,13 +56,19 @@ of_run=$(digest requirements-run.txt requirements-compile.txt)
 want=$(digest "${requirements[@]}")
 have=$(cat .venv/requirements.sha256 2>/dev/null || true)
 [[ ${1:-} != compile || $have != "$of_run" ]] || want=$of_run
-if [[ ! -x .venv/bin/python || ($have != "$want" && $have != "$whole") ]]; then
+if [[ ${1:-} == configure ]]; then
+  if [[ ! -x .venv/bin/python || $have != "$whole" ]]; then
+    [[ $(.venv/bin/python --version 2>/dev/null) == "$(python3 --version)" ]] || python3 -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile --no-deps -r requirements-compile.txt "$(grep '^nanobind==' requirements.txt)" </dev/null
+  fi
+elif [[ ! -x .venv/bin/python || ($have != "$want" && $have != "$whole") ]]; then
   echo "setup: installing ${requirements[0]} into .venv"
   [[ $(.venv/bin/python --version 2>/dev/null) == "$(python3 --version)" ]] || python3 -m venv .venv
   # The demonstration imports few modules, which are compiled then. Tests import many, in many processes.
   options=()
   [[ ${1:-} != compile ]] || options=(--no-deps)  # files of these packages are read, nothing is imported; compiling waits for them
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile ${options[@]+"${options[@]}"} -r "${requirements[0]}" </dev/null
-  [[ $want != "$whole" ]] || .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true  # some packages have files of other Pythons
+  # Some packages have files of other Pythons. Tests of packages and what is rarely imported stay as they are: half of the time.
+  [[ $want != "$whole" ]] || .venv/bin/python -m compileall -q -j 0 -x '/(tests|pip|setuptools|mypyc?|pygments)/' .venv/lib >/dev/null 2>&1 || true
   echo "$want" >.venv/requirements.sha256
 fi

@@ -12,6 +12,7 @@
 #include "cuda/family_scene.h"
 #include "cuda/matmul_scene.h"
 #include "cuda/text/emit_cuda.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -32,6 +33,7 @@ class AttentionEmulated : public EmulatedTest {};
 
 TEST_F(AttentionEmulated, ExtentsAroundTiles) {
   unsigned seed = 1;
+  EveryOther some;
   for (const std::int64_t queries : {1, 15, 17, 33}) {
     for (const std::int64_t keys : {1, 16, 33, 66, 130}) {
       const std::int64_t features = std::array{1, 8, 19, 64, 65}[seed % 5], columns = std::array{16, 17, 64, 15, 1, 70}[seed % 6];
@@ -42,8 +44,10 @@ TEST_F(AttentionEmulated, ExtentsAroundTiles) {
       forms.by = 5.6568542F;
       const AttentionTile t{seed % 3 == 0 ? 32 : 16, seed % 6 == 0 ? 2 : 1, std::array{32, 64, 128}[seed % 3]};
       if (t.queries / t.warps == 32 && columns > 64) continue;
-      EXPECT_EQ(attend({2, 3, queries, keys, features, columns}, forms, t, seed % 3 != 0, seed), "")
-          << queries << " queries, " << keys << " keys, " << features << " features, " << columns << " columns";
+      if (some.takes()) {
+        EXPECT_EQ(attend({2, 3, queries, keys, features, columns}, forms, t, seed % 3 != 0, seed), "")
+            << queries << " queries, " << keys << " keys, " << features << " features, " << columns << " columns";
+      }
       ++seed;
     }
   }

@@ -1,6 +1,7 @@
 // How much a fuzz test runs, and from where on. `make test` runs few rounds, `make test-all` (OCTAVO_FULL) all of them, `make test-long` (OCTAVO_LONG) many more.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 
@@ -22,5 +23,15 @@ namespace octavo::testing {
   if (std::getenv("OCTAVO_LONG") != nullptr && many > 0) return many;
   return full_run() ? all : few;
 }
+
+/// Half of the cases of nested loops in `make test`, all of them in `make test-all`. Of two, four or eight cases that follow one another half are taken, and
+/// then the other half (the sequence of Thue and Morse): each value of each loop keeps cases. The first case is taken.
+class EveryOther {
+ public:
+  [[nodiscard]] bool takes() { return (std::popcount(count_++) % 2 == 0) || full_run(); }
+
+ private:
+  unsigned count_ = 0;
+};
 
 }  // namespace octavo::testing

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -75,6 +76,9 @@ Result<std::shared_ptr<const EmulatedLibrary>> emulate(std::string_view text) {
   static std::mutex mutex;
   static Scratch scratch;
   static std::map<std::string, std::weak_ptr<const EmulatedLibrary>, std::less<>> known;
+  // The last ones stay loaded: a test runs one text on many inputs, and compiling it takes longer than most runs.
+  constexpr std::size_t kKept = 64;
+  static std::deque<std::shared_ptr<const EmulatedLibrary>> kept;
   const std::lock_guard lock(mutex);
   if (const auto at = known.find(text); at != known.end()) {
     if (auto library = at->second.lock()) return library;
@@ -119,6 +123,8 @@ Result<std::shared_ptr<const EmulatedLibrary>> emulate(std::string_view text) {
       &find);
   for (const char* ending : {".cc", ".so", ".log"}) std::filesystem::remove(name + ending);
   known[std::string(text)] = library;
+  kept.push_back(library);
+  if (kept.size() > kKept) kept.pop_front();
   return std::shared_ptr<const EmulatedLibrary>(std::move(library));
 }
 
