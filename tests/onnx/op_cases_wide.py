@@ -353,10 +353,10 @@ def language(c):
         if zeros:
             constants["z"] = c.codes(np.uint8, n * -(-blocks * bits // 8))
         c.op(f"MatMulNBits_{bits}_{block}", "MatMulNBits", {"a": c.real(2, k)}, constants, K=k, N=n, bits=bits, block_size=block, **ms)
-    angles = np.linspace(0, 3, 32).reshape(8, 4).astype(np.float32)
+    angles = np.linspace(0, 3, 64).reshape(8, 8).astype(np.float32)
     for steps, past in ((1, 4), (3, 4), (3, 0)):
-        heads = {"q": c.real(1, steps, 32), "k": c.real(1, steps, 16), "v": c.real(1, steps, 16)}
-        cache = {"pk": c.real(1, 2, past, 8), "pv": c.real(1, 2, past, 8)} if past else {}
+        heads = {"q": c.real(1, steps, 64), "k": c.real(1, steps, 32), "v": c.real(1, steps, 32)}
+        cache = {"pk": c.real(1, 2, past, 16), "pv": c.real(1, 2, past, 16)} if past else {}
         constants = {"last": np.int32([steps + past - 1]), "total": np.int32(steps + past), "cos": np.cos(angles), "sin": np.sin(angles)}
         c.op(f"GroupQueryAttention_{steps}_{past}", "GroupQueryAttention", {**heads, **cache}, constants, outputs=3,
              order=["q", "k", "v", *(cache or ["", ""]), *constants], num_heads=4, kv_num_heads=2, do_rotary=1, **ms)

@@ -128,6 +128,9 @@ y = mul a b from {"states"}
   };
   EXPECT_EQ(strides("z = cumulate y {axis=1}\noutput z\n"), (plan::Strides{120, 20, 4, 1}));
   EXPECT_EQ(strides("w = constant f32[2,6,1,1] seed:1\nz = conv y w\noutput z\n"), (plan::Strides{120, 1, 24, 6}));
+  EXPECT_EQ(strides("t = transpose y {perm=[0,2,3,1]}\nz = cumulate t {axis=1}\noutput z\n"), (plan::Strides{120, 1, 24, 6}));
+  EXPECT_EQ(strides("r = reshape y {shape=[1,6,20]}\nt = transpose r {perm=[0,2,1]}\nz = cumulate t {axis=1}\noutput z\n"),
+            (plan::Strides{120, 1, 24, 6}));
 }
 
 TEST(RowOrder, WishesGoThroughMovesAndPointwiseOperators) {

@@ -94,7 +94,7 @@ def test_operators_that_only_gpus_run(kind, shapes, attributes, meaning):
     ("EmbedLayerNormalization", [np.int32([[0, 5, 8]]), None, real(9, 8), real(2, 8), None, real(8), real(8)], {}, 1, "3 positions"),
     ("MatMulNBits", [real(2, 32), codes(np.uint8, 5, 1, 16), real(5)], {"K": 32, "N": 5, "bits": 4, "block_size": 32}, 1, '"i1" is computed at run time'),
     ("MatMulNBits", [real(2, 32), codes(np.uint8, 5, 1, 16), real(5)], {"K": 32, "N": 5, "bits": 3, "block_size": 32}, 1, "2, 4 and 8 are covered"),
-    ("GroupQueryAttention", [real(1, 1, 32), real(1, 1, 16), real(1, 1, 16), None, None, np.int32([0]), np.int32(1)], {"num_heads": 4, "kv_num_heads": 2, "smooth_softmax": 1}, 1, "export without them"),
+    ("MatMulNBits", [real(2, 32), codes(np.uint8, 5, 1, 16), real(5), None, np.int32([0] * 32)], {"K": 32, "N": 5, "bits": 4, "block_size": 32}, 1, "quantize the model again without it"),
     ("RotaryEmbedding", [real(2, 5, 8), np.int64([2]), real(9, 2), real(9, 2)], {"is_packed_batching": 1}, 1, "without packing"),
 ])
 def test_what_cannot_be_said_names_the_node_and_the_way_out(kind, arrays, attributes, results, said):
@@ -104,13 +104,19 @@ def test_what_cannot_be_said_names_the_node_and_the_way_out(kind, arrays, attrib
     assert '"the_node"' in str(refused.value)
 
 
-def agrees(kind, arrays, attributes, results, fixed=()):
-    """The operator beside ONNX Runtime's; `fixed`: operands that are constants of the model."""
+def model_with_constants(kind, arrays, attributes, results, fixed):
+    """`fixed`: operands that are constants of the model."""
     model, feeds = model_of(kind, arrays, attributes, results)
     for k in fixed:
         if f"i{k}" in feeds:
             model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(feeds.pop(f"i{k}")), f"i{k}"))
             model.graph.input.remove(next(i for i in model.graph.input if i.name == f"i{k}"))
+    return model, feeds
+
+
+def agrees(kind, arrays, attributes, results, fixed=()):
+    """The operator beside ONNX Runtime's."""
+    model, feeds = model_with_constants(kind, arrays, attributes, results, fixed)
     theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
     for device in ("cpu", "reference"):
         ours = octavo.build(model, device=device, effort=0).run(feeds)
@@ -137,6 +143,30 @@ def test_attention_of_groups(queries, past, more, packed):
     angles = np.arange(16)[:, None] * 0.3 ** np.arange(size // 2)
     agrees("GroupQueryAttention", [*parts, *caches, np.int32([queries + past - 1]), np.int32(queries + past), np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)],
            {"num_heads": heads, "kv_num_heads": pairs, "do_rotary": 1, **more}, 3, (5, 6))
+
+
+@pytest.mark.parametrize("batch, attributes, said", [(1, {"smooth_softmax": 1}, "export without them"), (2, {}, "build for a batch of 1"), (1, {"kv_num_heads": 3}, "num_heads 4 and kv_num_heads 3")])
+def test_groups_that_are_not_covered(batch, attributes, said):
+    arrays = [real(batch, 1, 32), real(batch, 1, 16), real(batch, 1, 16), real(batch, 2, 4, 8), real(batch, 2, 4, 8), np.int32([4] * batch), np.int32(5)]
+    model, _ = model_with_constants("GroupQueryAttention", arrays, {"num_heads": 4, "kv_num_heads": 2, **attributes}, 3, (5, 6))
+    with pytest.raises(octavo.Error, match=said) as refused:
+        octavo.build(model, device="cpu", effort=0)
+    assert '"the_node"' in str(refused.value)
+
+
+def test_the_length_of_a_cache_may_be_an_input():
+    """Each run binds it: the second has another."""
+    engine = None
+    for past in (4, 5):
+        arrays = [real(1, 1, 32), real(1, 1, 16), real(1, 1, 16), real(1, 2, past, 8), real(1, 2, past, 8), np.int32([past]), np.asarray(past + 1, np.int32)]
+        model, feeds = model_of("GroupQueryAttention", arrays, {"num_heads": 4, "kv_num_heads": 2}, 3)
+        for k in (3, 4):
+            model.graph.input[k].type.tensor_type.shape.dim[2].dim_param = "past"
+        theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+        engine = engine or octavo.build(model, device="cpu", effort=0)
+        ours = engine.run(feeds)
+        for output, expected in zip(model.graph.output, theirs):
+            np.testing.assert_allclose(ours[output.name], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))

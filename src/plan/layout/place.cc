@@ -8,6 +8,7 @@
 
 #include "base/causes/plan_layout.h"
 #include "base/hash.h"
+#include "plan/layout/images.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/row_order.h"
 #include "plan/layout/slices.h"
@@ -129,7 +130,7 @@ class Placer {
     natural_.resize(static_cast<std::size_t>(g_.value_capacity()));
     in_rows_.resize(natural_.size());
     find_read_by_products();
-    find_images();
+    images_ = find_images(g_);
     features_last_ = find_features_last(g_);
     const std::map<ValueId, Strides> rows = find_row_orders(g_);
     for (const NodeId id : order_) {
@@ -229,44 +230,7 @@ class Placer {
   }
 
   bool is_rows(ValueId v) const {
-    return in_rows_[static_cast<std::size_t>(v)] || !image_[static_cast<std::size_t>(v)] || features_last_.contains(v);
-  }
-
-  /// Values of rank 4 that some operator on images makes or reads, through operators that keep the dimensions where they are. Others, as the states of a
-  /// scan over a sequence, have no channels in dimension 1.
-  void find_images() {
-    image_.resize(static_cast<std::size_t>(g_.value_capacity()));
-    const auto rank_4 = [&](ValueId v) { return v != ir::kNone && !g_.is_constant(v) && g_.type(v).shape.size() == 4; };
-    const auto keeps = [](Op op) {
-      return op != Op::transpose && op != Op::reshape && op != Op::expand && op != Op::matmul && op != Op::gemm &&
-             op != Op::gather && op != Op::gather_nd && op != Op::gather_elements;
-    };
-    const auto source = [](Op op) {
-      return ir::has_trait(op, ir::kImages) || op == Op::affine || op == Op::resize_nearest || op == Op::grid_sample ||
-             op == Op::roi_align || op == Op::deform_conv;
-    };
-    for (bool more = true; more;) {
-      more = false;
-      const auto visit = [&](const Node& n) {
-        if (!keeps(n.op)) return;
-        const auto each = [&](auto fn) {
-          for (const auto* values : {&n.inputs, &n.outputs}) {
-            for (const ValueId v : *values) {
-              if (rank_4(v)) fn(static_cast<std::size_t>(v));
-            }
-          }
-        };
-        bool image = source(n.op);
-        each([&](std::size_t v) { image = image || image_[v]; });
-        if (!image) return;
-        each([&](std::size_t v) {
-          more = more || !image_[v];
-          image_[v] = true;
-        });
-      };
-      for (const NodeId id : order_) visit(g_.node(id));
-      for (std::size_t i = order_.size(); i-- > 0;) visit(g_.node(order_[i]));
-    }
+    return in_rows_[static_cast<std::size_t>(v)] || !images_.contains(v) || features_last_.contains(v);
   }
 
   /// Matrices, as scores of attention and what becomes of them: products read and write rows, so that elements of a row lie side by side
@@ -559,8 +523,7 @@ class Placer {
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
   std::vector<bool> in_rows_, feeds_product_;  ///< see kept_in_rows
-  std::vector<bool> image_;                    ///< see find_images
-  std::set<ValueId> features_last_, distributions_;
+  std::set<ValueId> features_last_, images_, distributions_;
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
   SliceWishes slices_;
