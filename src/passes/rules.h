@@ -15,6 +15,7 @@ namespace octavo::passes {
 [[nodiscard]] const rewrite::Rule& merge_roll();
 [[nodiscard]] const rewrite::Rule& merge_split();
 [[nodiscard]] const rewrite::Rule& merge_gather();
+[[nodiscard]] const rewrite::Rule& merge_pad();
 [[nodiscard]] const rewrite::Rule& fold_constants();
 [[nodiscard]] const rewrite::Rule& fold_batch_norm();
 [[nodiscard]] const rewrite::Rule& drop_tiny_weights();

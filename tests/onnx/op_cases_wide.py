@@ -343,4 +343,23 @@ def numerics(c):
         c.op(f"nan_{op}_64", op, {"x": nan.astype(np.float64), "z": other.astype(np.float64)}, out=TensorProto.DOUBLE)
 
 
-FAMILIES = (index, math, recurrent, sample, signal, attention, loss, loops, microsoft, transformer, numerics)
+def language(c):
+    """Weights of a few bits, and attention whose heads of keys several heads of queries share, behind a cache of four."""
+    ms = dict(domain="com.microsoft", rel=1e-4)
+    for bits, block, zeros in ((4, 16, False), (4, 32, True), (8, 16, True)):
+        k, n = 40, 3
+        blocks = -(-k // block)
+        constants = {"b": c.codes(np.uint8, n, blocks, block * bits // 8), "s": c.real(n * blocks)}
+        if zeros:
+            constants["z"] = c.codes(np.uint8, n * -(-blocks * bits // 8))
+        c.op(f"MatMulNBits_{bits}_{block}", "MatMulNBits", {"a": c.real(2, k)}, constants, K=k, N=n, bits=bits, block_size=block, **ms)
+    angles = np.linspace(0, 3, 64).reshape(8, 8).astype(np.float32)
+    for steps, past in ((1, 4), (3, 4), (3, 0)):
+        heads = {"q": c.real(1, steps, 64), "k": c.real(1, steps, 32), "v": c.real(1, steps, 32)}
+        cache = {"pk": c.real(1, 2, past, 16), "pv": c.real(1, 2, past, 16)} if past else {}
+        constants = {"last": np.int32([steps + past - 1]), "total": np.int32(steps + past), "cos": np.cos(angles), "sin": np.sin(angles)}
+        c.op(f"GroupQueryAttention_{steps}_{past}", "GroupQueryAttention", {**heads, **cache}, constants, outputs=3,
+             order=["q", "k", "v", *(cache or ["", ""]), *constants], num_heads=4, kv_num_heads=2, do_rotary=1, **ms)
+
+
+FAMILIES = (index, math, recurrent, sample, signal, attention, loss, loops, microsoft, transformer, numerics, language)

@@ -1,6 +1,7 @@
 // Values that products read are stored with their rows together, and otherwise where that is asked for; both ways give the same bits.
 #include "plan/layout/row_order.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,6 +75,62 @@ TEST(RowOrder, ProductsReadNeighboursUnlessForced) {
     ASSERT_TRUE(got) << got.error().message;
     EXPECT_EQ(testing::first_difference(*want, *got), "") << "forced " << forced;
   }
+}
+
+/// A picture that the caller gives with its channels apart, as rows of a product.
+std::string turned_product(int columns) {
+  return fmt::format(R"(
+graph "g"
+x = input : f32[1,20,5]
+t = transpose x {{perm=[0,2,1]}}
+m = reshape t {{shape=[5,20]}}
+w = constant f32[20,{}] seed:1
+z = gemm m w from {{"product"}}
+output z
+)",
+                     columns);
+}
+
+TEST(RowOrder, WideProductsOfAnInputReadACopyWithRowsTogether) {
+  const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
+  for (const int columns : {15, 16}) {
+    const ir::Graph g = parsed(turned_product(columns));
+    const auto feeds = testing::seeded_feeds(g, 1);
+    const auto want = reference::evaluate(g, feeds);
+    ASSERT_TRUE(want) << want.error().message;
+    const auto made = plan::make_plan(g, providers, {});
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_EQ(row_stride(made->plan), columns == 16 ? 1 : 5);
+    EXPECT_EQ(copies(made->plan), columns == 16 ? 1 : 0);
+    const auto got = testing::run_plan(made->plan, providers, feeds);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(testing::first_difference(*want, *got), "") << columns << " columns";
+  }
+}
+
+// What has four dimensions, but no images: the states of a scan over a sequence.
+TEST(RowOrder, ValuesThatNoOperatorOnImagesMeetsAreDense) {
+  const auto strides = [](const std::string& reader) {
+    const ir::Graph g = parsed(R"(
+graph "g"
+a = input : f32[1,6,5,1]
+b = input : f32[1,6,1,4]
+y = mul a b from {"states"}
+)" + reader);
+    const auto made = plan::make_plan(g, {&reference::oracle_provider()}, {});
+    EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    for (const region::Region& r : made->plan.regions) {
+      for (const region::Stage& s : r.stages) {
+        if (!s.stores.empty() && s.stores[0].value == "y") return s.stores[0].strides;
+      }
+    }
+    return plan::Strides{};
+  };
+  EXPECT_EQ(strides("z = cumulate y {axis=1}\noutput z\n"), (plan::Strides{120, 20, 4, 1}));
+  EXPECT_EQ(strides("w = constant f32[2,6,1,1] seed:1\nz = conv y w\noutput z\n"), (plan::Strides{120, 1, 24, 6}));
+  EXPECT_EQ(strides("t = transpose y {perm=[0,2,3,1]}\nz = cumulate t {axis=1}\noutput z\n"), (plan::Strides{120, 1, 24, 6}));
+  EXPECT_EQ(strides("r = reshape y {shape=[1,6,20]}\nt = transpose r {perm=[0,2,1]}\nz = cumulate t {axis=1}\noutput z\n"),
+            (plan::Strides{120, 1, 24, 6}));
 }
 
 TEST(RowOrder, WishesGoThroughMovesAndPointwiseOperators) {

@@ -92,6 +92,9 @@ def test_operators_that_only_gpus_run(kind, shapes, attributes, meaning):
     ("MultiHeadAttention", [real(2, 1, 8), real(2, 1, 8), real(2, 1, 8), None, None, None, real(2, 2, 9, 4), real(2, 2, 9, 4), np.int32([3])], {"num_heads": 2}, 3,
      "past_sequence_length, cache_indirection"),
     ("EmbedLayerNormalization", [np.int32([[0, 5, 8]]), None, real(9, 8), real(2, 8), None, real(8), real(8)], {}, 1, "3 positions"),
+    ("MatMulNBits", [real(2, 32), codes(np.uint8, 5, 1, 16), real(5)], {"K": 32, "N": 5, "bits": 4, "block_size": 32}, 1, '"i1" is computed at run time'),
+    ("MatMulNBits", [real(2, 32), codes(np.uint8, 5, 1, 16), real(5)], {"K": 32, "N": 5, "bits": 3, "block_size": 32}, 1, "2, 4 and 8 are covered"),
+    ("MatMulNBits", [real(2, 32), codes(np.uint8, 5, 1, 16), real(5), None, np.int32([0] * 32)], {"K": 32, "N": 5, "bits": 4, "block_size": 32}, 1, "quantize the model again without it"),
     ("RotaryEmbedding", [real(2, 5, 8), np.int64([2]), real(9, 2), real(9, 2)], {"is_packed_batching": 1}, 1, "without packing"),
 ])
 def test_what_cannot_be_said_names_the_node_and_the_way_out(kind, arrays, attributes, results, said):
@@ -99,6 +102,71 @@ def test_what_cannot_be_said_names_the_node_and_the_way_out(kind, arrays, attrib
     with pytest.raises(octavo.Error, match=said) as refused:
         octavo.build(model, device="cpu", effort=0)
     assert '"the_node"' in str(refused.value)
+
+
+def model_with_constants(kind, arrays, attributes, results, fixed):
+    """`fixed`: operands that are constants of the model."""
+    model, feeds = model_of(kind, arrays, attributes, results)
+    for k in fixed:
+        if f"i{k}" in feeds:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(feeds.pop(f"i{k}")), f"i{k}"))
+            model.graph.input.remove(next(i for i in model.graph.input if i.name == f"i{k}"))
+    return model, feeds
+
+
+def agrees(kind, arrays, attributes, results, fixed=()):
+    """The operator beside ONNX Runtime's."""
+    model, feeds = model_with_constants(kind, arrays, attributes, results, fixed)
+    theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    for device in ("cpu", "reference"):
+        ours = octavo.build(model, device=device, effort=0).run(feeds)
+        for output, expected in zip(model.graph.output, theirs):
+            np.testing.assert_allclose(ours[output.name], expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("bits, block, zeros", [(4, 16, None), (4, 32, "packed"), (8, 32, "packed"), (8, 16, None), (4, 64, "float"), (2, 16, None)])
+def test_weights_of_a_few_bits(bits, block, zeros):
+    k, n = 72, 7
+    blocks = -(-k // block)
+    zero = codes(np.uint8, n * -(-blocks * bits // 8)) if zeros == "packed" else real(n, blocks) if zeros == "float" else None
+    agrees("MatMulNBits", [real(3, k), codes(np.uint8, n, blocks, block * bits // 8), real(n * blocks), zero], {"K": k, "N": n, "bits": bits, "block_size": block}, 1, (1, 2, 3))
+
+
+@pytest.mark.parametrize("queries, past, more", [(1, 8, {}), (5, 0, {}), (1, 8, {"local_window_size": 4}), (3, 4, {"softcap": 2.0, "scale": 0.3}), (4, 3, {"rotary_interleaved": 1})])
+@pytest.mark.parametrize("packed", [False, True])
+def test_attention_of_groups(queries, past, more, packed):
+    """Four heads of queries and two of keys; the cache grows by what comes in."""
+    heads, pairs, size = 4, 2, 16
+    q, k, v = real(1, queries, heads * size), real(1, queries, pairs * size), real(1, queries, pairs * size)
+    parts = [np.concatenate([q, k, v], 2), None, None] if packed else [q, k, v]
+    caches = [real(1, pairs, past, size), real(1, pairs, past, size)] if past else [None, None]
+    angles = np.arange(16)[:, None] * 0.3 ** np.arange(size // 2)
+    agrees("GroupQueryAttention", [*parts, *caches, np.int32([queries + past - 1]), np.int32(queries + past), np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)],
+           {"num_heads": heads, "kv_num_heads": pairs, "do_rotary": 1, **more}, 3, (5, 6))
+
+
+@pytest.mark.parametrize("batch, attributes, said", [(1, {"smooth_softmax": 1}, "export without them"), (2, {}, "build for a batch of 1"), (1, {"kv_num_heads": 3}, "num_heads 4 and kv_num_heads 3")])
+def test_groups_that_are_not_covered(batch, attributes, said):
+    arrays = [real(batch, 1, 32), real(batch, 1, 16), real(batch, 1, 16), real(batch, 2, 4, 8), real(batch, 2, 4, 8), np.int32([4] * batch), np.int32(5)]
+    model, _ = model_with_constants("GroupQueryAttention", arrays, {"num_heads": 4, "kv_num_heads": 2, **attributes}, 3, (5, 6))
+    with pytest.raises(octavo.Error, match=said) as refused:
+        octavo.build(model, device="cpu", effort=0)
+    assert '"the_node"' in str(refused.value)
+
+
+def test_the_length_of_a_cache_may_be_an_input():
+    """Each run binds it: the second has another."""
+    engine = None
+    for past in (4, 5):
+        arrays = [real(1, 1, 32), real(1, 1, 16), real(1, 1, 16), real(1, 2, past, 8), real(1, 2, past, 8), np.int32([past]), np.asarray(past + 1, np.int32)]
+        model, feeds = model_of("GroupQueryAttention", arrays, {"num_heads": 4, "kv_num_heads": 2}, 3)
+        for k in (3, 4):
+            model.graph.input[k].type.tensor_type.shape.dim[2].dim_param = "past"
+        theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+        engine = engine or octavo.build(model, device="cpu", effort=0)
+        ours = engine.run(feeds)
+        for output, expected in zip(model.graph.output, theirs):
+            np.testing.assert_allclose(ours[output.name], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))

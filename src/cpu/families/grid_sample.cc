@@ -139,6 +139,8 @@ class GridSampleKernel final : public TaskedKernel {
     for (std::int64_t u = units * task_begin / tasks_; u < units * task_end / tasks_; ++u) {
       const std::int64_t n = u / blocks_, first = u % blocks_ * kPoints, points = std::min(kPoints, points_ - first);
       find(memory, n, first, points, at, weight);
+      std::int64_t to[kPoints];
+      if (!epilogue_) find_stores(first, points, to);
       const float* image = x + n * x_.strides[0];
       if (beside_) {  // sums[point][channel]
         for (std::int64_t p = 0; p < points; ++p) {
@@ -158,7 +160,7 @@ class GridSampleKernel final : public TaskedKernel {
             k_.add_collected(sum, image + c * x_.strides[1], at + tap, weight + tap, points);
           }
         }
-        store(memory, worker.scratch, n, c, first, points, beside_ ? sum + c : sum, beside_ ? channels : 1);
+        store(memory, worker.scratch, n, c, first, points, beside_ ? sum + c : sum, beside_ ? channels : 1, to);
       }
     }
   }
@@ -198,9 +200,23 @@ class GridSampleKernel final : public TaskedKernel {
     }
   }
 
-  /// sums[i * step] of points from `first` on, a row of the last dimension at a time.
+  /// Where the results of points from `first` on lie in a channel of the result, in elements.
+  void find_stores(std::int64_t first, std::int64_t points, std::int64_t* to) const {
+    for (std::int64_t p = 0; p < points; ++p) {
+      std::int64_t rest = first + p;
+      to[p] = 0;
+      for (std::size_t d = space_.size(); d-- > 2;) to[p] += rest % space_[d] * y_.strides[d], rest /= space_[d];
+    }
+  }
+
+  /// sums[i * step] of points from `first` on: each to its place, or a row of the last dimension at a time through the program.
   void store(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t c, std::int64_t first, std::int64_t points,
-             const float* sums, std::int64_t step) const {
+             const float* sums, std::int64_t step, const std::int64_t* to) const {
+    if (!epilogue_) {
+      float* y = reinterpret_cast<float*>(memory.at(y_)) + n * y_.strides[0] + c * y_.strides[1];
+      for (std::int64_t p = 0; p < points; ++p) y[to[p]] = sums[p * step];
+      return;
+    }
     const std::int64_t width = space_.back();
     for (std::int64_t p = 0; p < points;) {
       const std::int64_t column = (first + p) % width, some = std::min(points - p, width - column);
@@ -209,16 +225,9 @@ class GridSampleKernel final : public TaskedKernel {
       std::int64_t rest = (first + p) / width;
       for (std::size_t d = space_.size() - 1; d-- > 2;) origin[d] = rest % space_[d], rest /= space_[d];
       origin[space_.size() - 1] = column;
-      if (epilogue_) {
-        auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
-        for (std::int64_t i = 0; i < some; ++i) acc[i] = sums[(p + i) * step];
-        epilogue_->run(memory, scratch, origin, 1, static_cast<int>(some));
-      } else {
-        float* y = reinterpret_cast<float*>(memory.at(y_));
-        for (std::size_t d = 0; d < space_.size(); ++d) y += origin[d] * y_.strides[d];
-        const std::int64_t next = y_.strides.back();
-        for (std::int64_t i = 0; i < some; ++i) y[i * next] = sums[(p + i) * step];
-      }
+      auto* acc = reinterpret_cast<float*>(BlockEpilogue::acc(scratch));
+      for (std::int64_t i = 0; i < some; ++i) acc[i] = sums[(p + i) * step];
+      epilogue_->run(memory, scratch, origin, 1, static_cast<int>(some));
       p += some;
     }
   }

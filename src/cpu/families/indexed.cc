@@ -237,19 +237,22 @@ class GatherKernel final : public TaskedKernel {
       }
       return word;
     };
-    for (std::int64_t u = begin; u < end; ++u) {
+    const std::int64_t height = rank < 2 ? 1 : t_.dims[rank - 2];
+    std::int64_t together = 1;  // rows that the program takes at once: as many as fit, of one matrix
+    for (std::int64_t u = begin; u < end; u += together) {
       Index origin{};
       std::int64_t rest = u;
       for (std::size_t d = rank; d-- > 1;) origin[d - 1] = rest % t_.dims[d - 1], rest /= t_.dims[d - 1];
+      together = std::min({end - u, height - u % height, std::max<std::int64_t>(1, width / cols)});
       for (std::int64_t first = 0; first < cols; first += width) {
         Index low{}, high = whole(t_.dims);
         if (rank > 0) low[rank - 1] = first, high[rank - 1] = std::min(cols, first + width);
         std::int32_t* to = acc;
-        walker.rows(ids, none, low, high, u, u + 1, [&](std::int64_t at, std::int64_t step, std::int64_t n, std::int64_t) {
+        walker.rows(ids, none, low, high, u, u + together, [&](std::int64_t at, std::int64_t step, std::int64_t n, std::int64_t) {
           for (std::int64_t i = 0; i < n; ++i) *to++ = value(at + i * step);
         });
         if (rank > 0) origin[rank - 1] = first;
-        epilogue_->run(memory, scratch, origin, 1, static_cast<int>(to - acc));
+        epilogue_->run(memory, scratch, origin, static_cast<int>(together), static_cast<int>((to - acc) / together));
       }
     }
   }
@@ -381,7 +384,7 @@ Result<IndexedSetting> indexed_setting(const Stage& s) {
   if (x.dtype != DType::f32 && x.dtype != DType::u8)
     return refuse("type of what a program works on", ir::name_of(x.dtype), "f32 or codes");
   const std::size_t col = s.space.empty() ? 0 : s.space.size() - 1;
-  OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), col == 0 ? 1 : 0, col));
+  OCTAVO_TRY(t.epilogue, block_epilogue(s, best_isa(), col == 0 ? 1 : col - 1, col));
   return t;
 }
 

@@ -64,6 +64,8 @@ struct RowKernels {
   void (*exp_differences)(float* to, const float* x, float less, std::int64_t n);
   // to[r] = the sum of x[r * step + i], i < n, in the blocks of reference/sums.h
   void (*sums_in_blocks)(float* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n);
+  // sums[c] += x[c * step] (`product`: *=), and to[c] = sums[c], or what it was before (`exclusive`)
+  void (*cumulate)(float* sums, float* to, const float* x, std::int64_t step, std::int64_t cols, bool product, bool exclusive);
   // to[i] = x[i] / by
   void (*divide)(float* to, const float* x, float by, std::int64_t n);
   // Softmax of columns x[i * step + c], i < n, c < cols, a multiple of kColumns: exp of the differences from the largest, in place, and

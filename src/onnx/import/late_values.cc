@@ -19,8 +19,8 @@ struct Decides {
   std::string_view type;
   std::vector<std::size_t> operands;
 };
-const std::array<Decides, 33>& deciding() {
-  static const std::array<Decides, 33> rows{{
+const std::array<Decides, 34>& deciding() {
+  static const std::array<Decides, 34> rows{{
       {"Reshape", {1}},
       {"Expand", {1}},
       {"Tile", {1}},
@@ -54,6 +54,7 @@ const std::array<Decides, 33>& deciding() {
       {"MelWeightMatrix", {0, 1, 2, 3, 4}},
       {"Dropout", {2}},
       {"Clip", {1, 2}},
+      {"GroupQueryAttention", {6}},
   }};
   return rows;
 }

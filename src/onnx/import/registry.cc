@@ -15,10 +15,10 @@ const Table& table() {
   static const Table rows = [] {
     Table t;
     for (const Family family :
-         {conv_ops(),      gemm_ops(),   pool_ops(),      activation_ops(),  elementwise_ops(), move_ops(),   slice_ops(),
-          reduce_ops(),    resize_ops(), norm_ops(),      shape_ops(),       control_ops(),     quant_ops(),  qlinear_ops(),
-          integer_ops(),   math_ops(),   index_ops(),     sample_ops(),      recurrent_ops(),   signal_ops(), einsum_ops(),
-          attention_ops(), loss_ops(),   microsoft_ops(), transformer_ops(), sequence_ops()}) {
+         {conv_ops(),      gemm_ops(),   pool_ops(),      activation_ops(),  elementwise_ops(), move_ops(),    slice_ops(),
+          reduce_ops(),    resize_ops(), norm_ops(),      shape_ops(),       control_ops(),     quant_ops(),   qlinear_ops(),
+          integer_ops(),   math_ops(),   index_ops(),     sample_ops(),      recurrent_ops(),   signal_ops(),  einsum_ops(),
+          attention_ops(), loss_ops(),   microsoft_ops(), transformer_ops(), sequence_ops(),    language_ops()}) {
       for (const OpRow& row : family) t.emplace(row.type, &row);
     }
     return t;

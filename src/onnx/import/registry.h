@@ -50,6 +50,7 @@ using Family = std::span<const OpRow>;
 [[nodiscard]] Family loss_ops();
 [[nodiscard]] Family microsoft_ops();
 [[nodiscard]] Family transformer_ops();
+[[nodiscard]] Family language_ops();
 
 /// The row for an operator at an opset; nullptr if there is none.
 [[nodiscard]] const OpRow* find_row(std::string_view domain, std::string_view type, std::int64_t opset);

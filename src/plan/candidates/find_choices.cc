@@ -30,6 +30,7 @@
 #include "plan/candidates/attention.h"
 #include "plan/candidates/blocks.h"
 #include "plan/candidates/choices.h"
+#include "plan/candidates/epilogue_pass.h"
 #include "plan/candidates/neighbours.h"
 #include "plan/candidates/registry.h"
 #include "plan/candidates/segments.h"
@@ -71,6 +72,7 @@ class Finder {
     above_moves();
     concats();
     stores();
+    epilogue_passes();
     direct();
     row_orders();
     return std::move(out_);
@@ -229,6 +231,18 @@ class Finder {
         if (n.op != Op::view || std::count(r.graph_outputs.begin(), r.graph_outputs.end(), n.inputs[0]) == 0) continue;
         add("stores", where(n.origin, v), n.origin, [id = g_.value(v).producer](Selection& s) { s.apart.emplace(id, "stores"); });
       }
+    }
+  }
+
+  void epilogue_passes() {
+    if (off("epilogue-pass")) return;
+    for (const auto& r : plan_.regions) {
+      const std::vector<ir::NodeId> first = costly_epilogue(g_, r);
+      if (first.empty()) continue;
+      const Node& n = g_.node(first.front());
+      add("epilogue-pass", where(n.origin, n.outputs[0]), n.origin, [first](Selection& s) {
+        for (const ir::NodeId id : first) s.apart.emplace(id, "epilogue-pass");
+      });
     }
   }
 

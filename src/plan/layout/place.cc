@@ -8,6 +8,7 @@
 
 #include "base/causes/plan_layout.h"
 #include "base/hash.h"
+#include "plan/layout/images.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/row_order.h"
 #include "plan/layout/slices.h"
@@ -129,6 +130,7 @@ class Placer {
     natural_.resize(static_cast<std::size_t>(g_.value_capacity()));
     in_rows_.resize(natural_.size());
     find_read_by_products();
+    images_ = find_images(g_);
     features_last_ = find_features_last(g_);
     const std::map<ValueId, Strides> rows = find_row_orders(g_);
     for (const NodeId id : order_) {
@@ -227,7 +229,9 @@ class Placer {
     return std::nullopt;
   }
 
-  bool is_rows(ValueId v) const { return in_rows_[static_cast<std::size_t>(v)] || features_last_.contains(v); }
+  bool is_rows(ValueId v) const {
+    return in_rows_[static_cast<std::size_t>(v)] || !images_.contains(v) || features_last_.contains(v);
+  }
 
   /// Matrices, as scores of attention and what becomes of them: products read and write rows, so that elements of a row lie side by side
   /// where an image of the same rank would have its channels. True for what a product of matrices makes or reads, through operations of
@@ -519,7 +523,7 @@ class Placer {
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
   std::vector<bool> in_rows_, feeds_product_;  ///< see kept_in_rows
-  std::set<ValueId> features_last_, distributions_;
+  std::set<ValueId> features_last_, images_, distributions_;
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
   SliceWishes slices_;

@@ -93,6 +93,9 @@ void compute_exactly(ir::Facts& facts) {
   if (auto* p = std::get_if<ir::Product>(&facts)) p->arithmetic = ir::Arithmetic::exact;
 }
 
+/// Products with so many columns have their rows copied side by side, where those lie apart in memory.
+constexpr std::int64_t kMovedRowColumns = 16;
+
 Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader, region::Stage& stage,
                       EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   const Node& n = g.node(id);
@@ -104,7 +107,11 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   const Repr repr = kind.integer ? Repr::codes : Repr::raw;
   const std::optional<ir::DType> narrow = kind.integer ? std::nullopt : narrow_type(n);
   const ValueId data = held(g, n.inputs[0]);
-  OCTAVO_TRY(TensorRef x, n.op == Op::gemm ? reader.read(data, repr) : reader.read_channel_last(data, repr));
+  // Products of few columns take rows from where they lie: moving them first would take as long.
+  const bool wide = g.is_constant(n.inputs[1]) && g.type(n.inputs[1]).shape[1] >= kMovedRowColumns;
+  OCTAVO_TRY(TensorRef x, n.op != Op::gemm ? reader.read_channel_last(data, repr)
+                          : wide           ? reader.read_rows(data, repr)
+                                           : reader.read(data, repr));
   inputs.push_back(data);
   stage.anchor.op = n.op;
   OCTAVO_TRY(stage.anchor.facts, ir::facts_of(g, n));
@@ -291,7 +298,8 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   OCTAVO_TRY(stage.anchor.facts, ir::facts_of(g, n));
   OCTAVO_TRY(const std::optional<ir::Reduction> rows, mean_of_rows(g, grids, id, reader, stage.anchor.facts));
   if (rows) stage.anchor.op = Op::reduce_mean, stage.anchor.facts = *rows;
-  const bool image = stage.anchor.op == Op::max_pool || stage.anchor.op == Op::avg_pool;
+  const bool resized = stage.anchor.op == Op::resize_linear && g.type(n.inputs[0]).shape.size() == 4;
+  const bool image = stage.anchor.op == Op::max_pool || stage.anchor.op == Op::avg_pool || resized;
   for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
     const ValueId v = held(g, n.inputs[slot]);
     if (v == ir::kNone) continue;

@@ -17,6 +17,7 @@ namespace octavo::plan {
 struct AnchorReader {
   std::function<Result<region::TensorRef>(ir::ValueId, Repr)> read;
   std::function<Result<region::TensorRef>(ir::ValueId, Repr)> read_channel_last;
+  std::function<Result<region::TensorRef>(ir::ValueId, Repr)> read_rows;  ///< with the elements of the last dimension side by side
   std::function<region::BufferId(const ir::Tensor&, const std::string&)> constant;
   LoweredWeights& weights;
 };

@@ -138,16 +138,27 @@ class Lowerer {
 
   // The same, with channels innermost, as the image kernels need it.
   Result<TensorRef> read_channel_last(ValueId v, Repr repr) {
-    OCTAVO_TRY(TensorRef r, read(v, repr));
+    OCTAVO_TRY(const TensorRef r, read(v, repr));
     if (r.dims.size() < 3 || r.dims[1] == 1 || r.strides[1] == 1) return r;
-    const auto found = converted_.find({v, repr});
+    return converted({v, repr}, r, 1, channel_last(r.dims));
+  }
+  /// The same, with the features of a product's rows innermost.
+  Result<TensorRef> read_rows(ValueId v, Repr repr) {
+    OCTAVO_TRY(const TensorRef r, read(v, repr));
+    if (r.dims.size() < 2 || r.dims.back() == 1 || r.strides.back() == 1) return r;
+    return converted({v, repr}, r, r.dims.size() - 1, ir::dense_strides(r.dims));
+  }
+  /// A copy whose dimension `last` is innermost, for all who need it so.
+  TensorRef converted(Key key, const TensorRef& r, std::size_t last, Strides strides) {
+    const auto found = converted_.find({key, last});
     if (found != converted_.end()) return found->second;
+    const auto& [v, repr] = key;
     TensorRef to = r;
     to.offset = 0;
-    to.buffer = placement_.add_arena(tensor_bytes(r), g_.value(v).name + " (NHWC)");
-    to.strides = channel_last(r.dims);
-    emit_copy(r, to, v, v, because<cause::reader_needs_channels_last>(g_.value(v).name, r.strides[1]), {});
-    return converted_[{v, repr}] = to;
+    to.buffer = placement_.add_arena(tensor_bytes(r), g_.value(v).name + (last == 1 ? " (NHWC)" : " (rows)"));
+    to.strides = std::move(strides);
+    emit_copy(r, to, v, v, because<cause::reader_needs_channels_last>(g_.value(v).name, r.strides[last]), {});
+    return converted_[{key, last}] = to;
   }
 
   Status lower_group(int index) {
@@ -191,6 +202,7 @@ class Lowerer {
     if (group.anchor != ir::kNone) {
       const AnchorReader reader{
           [&](ValueId v, Repr r) { return read(v, r); }, [&](ValueId v, Repr r) { return read_channel_last(v, r); },
+          [&](ValueId v, Repr r) { return read_rows(v, r); },
           [&](const ir::Tensor& t, const std::string& name) { return placement_.add_constant(t, name); }, memo_.weights};
       OCTAVO_CHECK(lower_anchor(g_, grids_, group.anchor, reader, stage, builder, inputs, region));
     } else {
@@ -346,7 +358,7 @@ class Lowerer {
   Memo& memo_;
   std::vector<Region> regions_;
   std::set<Key> ready_;
-  std::map<Key, TensorRef> converted_;
+  std::map<std::pair<Key, std::size_t>, TensorRef> converted_;  ///< by the dimension that is innermost
 };
 
 }  // namespace

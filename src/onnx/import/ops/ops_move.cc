@@ -243,7 +243,13 @@ Status gather_elements(NodeContext& n) {
   const ValueId at = sized_operands(n) ? sized_indices(n, n.in(0), n.in(1), static_cast<std::size_t>(axis)) : n.in(1);
   return n.result(n.emit(Op::gather_elements, {n.in(0), at}, {{"axis", axis}}));
 }
+/// Tuples of one index, as exporters write x[i], are a Gather of the first dimension, which has more kernels and rules.
 Status gather_nd(NodeContext& n) {
+  const Shape ids = n.shape(1);
+  if (n.attr_int("batch_dims", 0) == 0 && n.rank(0) > 0 && !ids.empty() && ids.back() == 1) {
+    OCTAVO_TRY(const ValueId rows, n.reshape(n.in(1), Shape(ids.begin(), ids.end() - 1)));
+    return n.result(n.emit(Op::gather, {n.in(0), rows}, {{"axis", std::int64_t{0}}}));
+  }
   return n.result(n.emit(Op::gather_nd, {n.in(0), n.in(1)}, {{"batch_dims", n.attr_int("batch_dims", 0)}}));
 }
 

@@ -89,6 +89,29 @@ Status dft(NodeContext& n) {
   return n.result(transform(n, c, n.in(0), axis, t));
 }
 
+/// Frames of a real signal [B, T, 1] by a constant window are a convolution whose taps are waves times the window: no frame is written.
+Result<ValueId> real_stft(NodeContext& n, Compose& c, ValueId x, std::int64_t hop, std::int64_t length, bool onesided) {
+  const Shape signal = c.shape(x);
+  const std::int64_t bins = onesided ? length / 2 + 1 : length;
+  const Tensor* window = n.constant(2);
+  Tensor taps(DType::f32, {2 * bins, 1, length});
+  const double step = 2 * std::acos(-1.0) / static_cast<double>(length);
+  float* to = taps.mutable_data<float>().data();
+  for (const bool sine : {false, true}) {
+    for (std::int64_t k = 0; k < bins; ++k) {
+      for (std::int64_t t = 0; t < length; ++t) {
+        const double angle = step * static_cast<double>(k * t % length);
+        *to++ = static_cast<float>((window == nullptr ? 1.0 : window->at(t)) * (sine ? -std::sin(angle) : std::cos(angle)));
+      }
+    }
+  }
+  const ValueId line = c.reshape(x, {signal[0], 1, signal[1]});
+  const ValueId y = c.op(Op::conv, {line, c.constant(std::move(taps))},
+                         {{"strides", Ints{hop}}, {"dilations", Ints{1}}, {"pads", Ints{0, 0}}, {"group", std::int64_t{1}}});
+  if (!c.ok()) return c.value(y);
+  return c.value(c.transpose(c.reshape(y, {signal[0], 2, bins, c.shape(y)[2]}), {0, 3, 2, 1}));
+}
+
 /// signal [B, T, 1 or 2], frame_step, window, frame_length -> [B, frames, bins, 2]
 Status stft(NodeContext& n) {
   Compose c(n);
@@ -107,13 +130,17 @@ Status stft(NodeContext& n) {
   if (n.has(2) && n.shape(2) != Shape{length}) return n.bad("the window is {}, the frame {}", ir::to_string(n.shape(2)), length);
   const std::int64_t frames = 1 + (total - length) / hop;
   if (frames > (std::int64_t{1} << 26) / length) return n.unsupported("{} frames of {}", frames, length);
+  const bool onesided = n.attr_int("onesided", 1) != 0;
+  const bool fits = length <= 4096;  // longer transforms would have too many taps
+  if (c.ok() && c.shape(x)[2] == 1 && fits && (!n.has(2) || n.constant(2) != nullptr))
+    return n.result(real_stft(n, c, x, hop, length, onesided));
   Ints index;
   for (std::int64_t f = 0; f < frames; ++f) {
     for (std::int64_t i = 0; i < length; ++i) index.push_back(f * hop + i);
   }
   ValueId parts = c.gather(x, c.integers({frames, length}, index), 1);  // [B, frames, length, 1 or 2]
   if (n.has(2)) parts = c.mul(parts, c.reshape(n.in(2), {length, 1}));
-  return n.result(transform(n, c, parts, 2, {length, false, n.attr_int("onesided", 1) != 0}));
+  return n.result(transform(n, c, parts, 2, {length, false, onesided}));
 }
 
 /// HannWindow, HammingWindow, BlackmanWindow: a0 - a1 cos + a2 cos 2, in double.
