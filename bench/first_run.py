@@ -1,8 +1,8 @@
 """What the first run of a new shape costs, and how its plan compares with an engine that was built for exactly that shape.
 
-usage: first_run.py [--networks mobilenet resnet50 encoder] [--shapes N] [--exact N] [--threads N] [--effort N] [--caches empty full] [--work DIR] [--record NAME]
+usage: first_run.py [--networks mobilenet resnet50 encoder] [--shapes N] [--exact N] [--later N] [--seconds S] [--threads N] [--effort N] [--caches empty full] [--work DIR] [--record NAME]
 
-An open engine is built and tuned for a few shapes (asked for, and not counted). Then every other shape runs once, which is the first run, and ten times again. For each network: the
+An open engine is built and tuned for a few shapes (asked for, and not counted). Then every other shape runs once, which is the first run, and --later times again, fewer (but twice) where a shape would take more than its share of --seconds. For each network: the
 time of the first run minus the median of later ones (median and worst), and the same of the processor time of all threads, which other processes on the machine change little; whether anything was timed in a run; and for --exact of the shapes the time of these runs against an engine that was
 built for the shape alone, in turn (geometric mean and worst), and whether the outputs are equal bit for bit. The timing cache is a file in DIR for each network: --caches empty removes it before
 the engine is built, full takes what the round before left there. --record: docs/lab/records/NAME.json, from which bench/figures.py makes the table of docs/lab/new-shapes.md.
@@ -124,7 +124,8 @@ def measure(name, model, tuned, shapes, profiles, inputs, args, state):
     for number, shape in enumerate(shapes):
         data = inputs(shape, rng)
         (first,), (first_spent,) = both(lambda: engine.run(data), 1)
-        later, later_spent = map(statistics.median, both(lambda: engine.run(data), args.later))
+        fits = int((args.seconds / len(shapes) - first) / max(first, 1e-6))  # what the shape's share of the time has room for
+        later, later_spent = map(statistics.median, both(lambda: engine.run(data), min(args.later, max(fits, 2))))
         costs.append((first - later, shape, first_spent - later_spent))
         found["shapes"].append(" × ".join(map(str, shape)))
         for key, value in (("first", first), ("later", later), ("first_processors", first_spent), ("later_processors", later_spent)):
@@ -166,6 +167,7 @@ def main():
     parser.add_argument("--shapes", type=int, default=200, help="of the encoder")
     parser.add_argument("--exact", type=int, default=8)
     parser.add_argument("--later", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=400, help="of the runs of one network, shared by its shapes; each has at least two later runs")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--effort", type=int, default=2)
     parser.add_argument("--layers", type=int, default=12)

@@ -207,6 +207,9 @@ struct BuildOptions {
   /// tuned (the opt shapes of `profiles`, Engine::tune, otherwise the first shapes of all), and times nothing. "tune": it plans and times for these
   /// shapes, which takes seconds. "background": as nearest; a thread then tunes shapes that occur often, and the next run takes the new plan.
   std::string late = "nearest";
+  /// Takes the memory that a run of the largest shapes of `profiles` needs (arena and scratch, up to 1 GB; MemoryUse::held) when the engine is built and tuned, so that no run
+  /// touches new pages. False: memory grows with the largest shapes that have occurred. On the CPU.
+  bool reserve = true;
   /// Bounds of sizes that data decide, by the name of a tensor or of an ONNX node (docs/onnx.md, "Sizes that data decide"), 1 to 2^28. Of a result: the most elements of
   /// each of its dimensions whose size data decide. Of a list of whole numbers that decide sizes: the greatest number. Of a Loop's result, or the Loop:
   /// the most steps. A run that needs more throws Exception::Kind::bad_input, which names tensor, bound and size.
@@ -265,6 +268,8 @@ struct LoadOptions {
   bool rebuild_code = false;
   /// A file of an earlier version is built again in memory from its model, as by Engine::build. False: it is refused.
   bool upgrade = true;
+  /// As BuildOptions::reserve, for the range of the file.
+  bool reserve = true;
   /// Gets one sentence before a file of an earlier version is built again. Called in the loading thread.
   std::function<void(const std::string& sentence)> warn = {};
 };
@@ -280,7 +285,8 @@ struct MemoryUse {
   std::uint64_t constants = 0;  ///< weights and tables; plans of one model share equal ones
   /// Working memory of one run: of an open engine for the largest shapes that it has run, and those that its range allows (0: not known).
   std::uint64_t working = 0, working_most = 0;
-  std::uint64_t held = 0;  ///< working memory that all contexts of Engine::run hold now, for this run and the next
+  std::uint64_t held = 0;     ///< working memory that all contexts of Engine::run hold now, for this run and the next
+  std::uint64_t scratch = 0;  ///< the same of memory that threads work in, of an open engine on the CPU
 };
 
 /// A compiled model. This is a cheap handle on immutable, shared state: copy it, and use it from any thread. Building takes seconds. A run

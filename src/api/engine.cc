@@ -90,11 +90,13 @@ std::shared_ptr<const Engine::Impl> Engine::Impl::from_model(std::vector<std::by
   impl->resources = model->resources();
   impl->model = std::move(model);
   impl->progress = options.progress;
+  impl->reserves = options.reserve;
   impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
   impl->device = options.device;
   if (!options.profiles.empty()) {
     auto built = impl->model->at(impl->model->opt());
     if (!built && impl->model->late().empty()) take(std::move(built));  // else with the values of the first run
+    impl->reserve();
   }
   return impl;
 }
@@ -163,6 +165,8 @@ Engine Engine::load(const std::string& path, const LoadOptions& options) {
   impl->device = api::device_of(loaded.front()->plan());
   impl->about = api::described(loaded.front()->about());
   impl->model = std::move(open);
+  impl->reserves = options.reserve;
+  impl->reserve();
   if (!impl->model) impl->loaded = std::move(loaded);
   return Engine(std::move(impl));
 }
@@ -267,6 +271,7 @@ MemoryUse Engine::memory() const {
     use.working = impl_->resources->arenas.largest();
     if (impl_->model) use.working_most = impl_->model->most_arena_bytes();
     use.held = impl_->resources->arenas.held();
+    use.scratch = impl_->resources->scratch.held();
     return use;
   }
   const std::lock_guard lock(fork_safe_mutex());
@@ -311,7 +316,11 @@ Engine Engine::tune(const std::map<std::string, Shape>& shapes, const std::map<s
     if (given == values.end()) return std::nullopt;
     return api::to_tensor(given->second);
   };
-  return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->tune(shapes, value_of)))); });
+  return watched(impl_->progress, [&] {
+    Engine tuned(impl_->handle(take(impl_->model->tune(shapes, value_of))));
+    impl_->reserve();
+    return tuned;
+  });
 }
 
 std::vector<TensorInfo> Engine::inputs() const {

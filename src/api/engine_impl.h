@@ -64,6 +64,11 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   std::string device = "cpu";
   /// Of all engines of an open model; null: contexts have arenas of their own.
   std::shared_ptr<engine::RunResources> resources;
+  bool reserves = true;
+  /// Memory of the largest shapes of the range, unless the caller does not want it.
+  void reserve() const {
+    if (reserves && model) model->expect_largest(threads);
+  }
 
   // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;

@@ -105,6 +105,9 @@ class OpenModel {
   [[nodiscard]] const std::shared_ptr<engine::RunResources>& resources() const { return resources_; }
   /// Bytes of the arenas of one run for the largest shapes of the range; 0: not known.
   [[nodiscard]] std::size_t most_arena_bytes() const;
+  /// Of plans that run on the host alone: memory that a run of the largest shapes of the declared range takes with so many threads is there from now on, where it is not
+  /// more than 1 GB. Cost: that of one first run of a shape without running it, and of touching the memory.
+  void expect_largest(int threads) const;
   /// Waits until the thread of Late::background has nothing left to do.
   void wait_for_background() const;
   /// Those that are kept. Under fork_safe_mutex().

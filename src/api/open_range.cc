@@ -116,6 +116,23 @@ engine::Engines OpenModel::tuned() const {
   return out;
 }
 
+void OpenModel::expect_largest(int threads) const {
+  constexpr std::size_t kMost = std::size_t{1} << 30;
+  if (ranges_.empty()) return;
+  Shapes most;
+  for (const auto& [name, range] : ranges_) most[name] = range.max;
+  most = complete(most);
+  std::shared_ptr<const Resizer> resizer;
+  {
+    const std::lock_guard lock(fork_safe_mutex());
+    resizer = nearest(most).resizer;
+  }
+  if (resizer == nullptr) return;  // nothing is known before the shape is planned
+  const auto engine = resizer->at(most);
+  if (!engine) return;
+  if (const auto context = engine::Context::create(*engine, threads, nullptr, resources_)) (*context)->expect_run(kMost);
+}
+
 std::size_t OpenModel::most_arena_bytes() const {
   std::vector<std::shared_ptr<const Resizer>> resizers;
   {

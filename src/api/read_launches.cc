@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "cpu/code_shelf.h"
+
 namespace octavo::api {
 
 /// Loads regions of one plan: by what was read of their launches, where it was, and as the layout of their constants wants it.
@@ -30,6 +32,8 @@ class ReadProvider final : public region::Provider {
 
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
                                                const region::ArtifactView& artifact) const override {
+    std::optional<cpu::ShelfScope> sharing;
+    if (shape_.shelf != nullptr) sharing.emplace(*shape_.shelf);
     const region::Region* const first = plan.regions.data();
     const bool of_plan = &r >= first && &r < first + plan.regions.size();  // not a part of one
     if (!of_plan) return inner_.load(r, plan, artifact);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/launch_table.h"
+#include "cpu/code_shelf.h"
 #include "engine/engine.h"
 #include "region/restarts.h"
 
@@ -29,6 +30,7 @@ class ReadLaunches {
     std::optional<std::size_t> point;  ///< of the table; nothing: launches are texts
     std::vector<const std::string*>
         layouts;  ///< by region of the host: what packed constants have to be (Provider::packed_layout); null: anything
+    cpu::CodeShelf* shelf = nullptr;  ///< of code that is generated for the host; null: every kernel has its own
   };
   /// Providers for it, in the order of `providers`; for as long as this object, `providers`, the table and the layouts live.
   [[nodiscard]] std::vector<std::unique_ptr<const region::Provider>> at(const Shape& shape,

@@ -430,7 +430,7 @@ Result<std::shared_ptr<const engine::Engine>> Resizer::at(const Shapes& shapes) 
   if (origin.model != nullptr) origin.build = build_text(said, {});
   OCTAVO_CHECK(restart(plan, *point, others));
   const RunPartTimer load(RunPart::load);
-  const ReadLaunches::Shape shape{&launches_, launches_.index_of(*point), wanted_layouts()};
+  const ReadLaunches::Shape shape{&launches_, launches_.index_of(*point), wanted_layouts(), &shelf_};
   const auto reading = read_.at(shape, providers_);
   engine::Providers loading;
   for (const auto& p : reading) loading.push_back(p.get());

@@ -15,6 +15,7 @@
 #include "api/session.h"
 #include "api/shapes.h"
 #include "base/result.h"
+#include "cpu/code_shelf.h"
 #include "engine/aligned.h"
 #include "engine/device_arenas.h"
 #include "engine/engine.h"
@@ -117,7 +118,8 @@ class Resizer {
   engine::Providers providers_;
   std::shared_ptr<Codes> codes_ = std::make_shared<Codes>();  ///< `by_source` under fork_safe_mutex()
   LaunchTable launches_;
-  ReadLaunches read_;  ///< of launches_ and codes_
+  ReadLaunches read_;             ///< of launches_ and codes_
+  mutable cpu::CodeShelf shelf_;  ///< of kernels of the host for all shapes
   std::shared_ptr<const engine::AlignedBytes> growing_;
   /// What engines for other shapes keep alive.
   struct Keeps {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 
 #include "base/fork.h"
 
@@ -37,6 +38,34 @@ ArenaPool::Lease ArenaPool::take(std::size_t bytes) {
     held_ -= wanted;
     throw;
   }
+}
+
+void ArenaPool::expect(std::size_t bytes) {
+  AlignedBytes gone;
+  {
+    const std::lock_guard lock(fork_safe_mutex());
+    const bool unused = largest_ == 0;
+    if (!unused && !idle_.empty() && idle_.back().size() >= bytes) return;
+    if (!unused && idle_.empty() && held_ >= bytes) return;  // runs have it
+    if (unused && !idle_.empty() && idle_.back().size() == bytes) return;
+    if (!idle_.empty()) {
+      gone = std::move(idle_.back());
+      idle_.pop_back();
+      held_ -= gone.size();
+    }
+    held_ += bytes;
+  }
+  if (!gone.grow(bytes)) {
+    gone = AlignedBytes();
+    try {
+      gone = AlignedBytes(bytes);
+    } catch (const std::bad_alloc&) {
+      const std::lock_guard lock(fork_safe_mutex());
+      held_ -= bytes;
+      return;
+    }
+  }
+  give(std::move(gone));
 }
 
 void ArenaPool::give(AlignedBytes arena) {

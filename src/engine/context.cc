@@ -225,6 +225,12 @@ Status Context::rent() {
   return {};
 }
 
+void Context::expect_run(std::size_t most) const {
+  if (pool_ == nullptr || arena_bytes() + host_->scratch_bytes() > most) return;
+  pool_->expect(arena_bytes());
+  pool_->scratch().expect(host_->scratch_bytes());
+}
+
 Status Context::bind(std::span<const Address> inputs, std::span<const Address> outputs) {
   const region::Plan& plan = engine_->plan();
   const std::size_t shown = plan.outputs.size() - counts_.size();

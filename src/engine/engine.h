@@ -226,6 +226,8 @@ class Context {
     return device == region::kHost ? arena_at_ : device_at_[static_cast<std::size_t>(device)];
   }
   [[nodiscard]] std::size_t scratch_bytes() const { return host_->scratch_bytes(); }
+  /// Of a context with a pool: what a run takes from there is there from now on, if it is not more than `most` bytes (ArenaPool::expect).
+  void expect_run(std::size_t most) const;
 
  private:
   /// A transfer that is left out when the caller's memory can be the device's buffer.

@@ -114,7 +114,8 @@ void save_signed(const Engine& e, const std::string& path, const std::string& ke
   take(octavo::write_file(path, std::span<const std::byte>(file), "engine"));
 }
 
-Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade) {
+Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade,
+            bool reserve) {
   if (threads && (*threads < 1 || *threads > 1024))  // as --threads, and as build
     throw Exception(Exception::Kind::usage,
                     "threads=" + std::to_string(*threads) + ": give a whole number from 1 to 1024, or None for every core");
@@ -125,6 +126,7 @@ Engine load(const nb::object& path, std::optional<int> threads, const nb::object
   options.verify = key_of(verify);
   options.rebuild_code = code == "rebuild";
   options.upgrade = upgrade;
+  options.reserve = reserve;
   options.warn = [](const std::string& sentence) {  // before the build, which may take long; raises where warnings are errors
     const nb::gil_scoped_acquire acquire;
     if (PyErr_WarnEx(PyExc_UserWarning, sentence.c_str(), 1) != 0) throw nb::python_error();
@@ -154,6 +156,8 @@ constexpr const char* kLoadDoc =
     "kernels of the\n"
     "    plan again, once for each user and machine.\n"
     "upgrade: a file of an earlier version is built again from its model, with a UserWarning; False: it raises EngineFileError.\n"
+    "reserve: of a file for a range of shapes on the CPU: takes the memory that a run of the largest shapes needs now, up to 1 GB. "
+    "False: memory grows with the shapes.\n"
     "Raises FileError; EngineFileError (damaged, foreign, of a later version, not signed by the key); UnsupportedError (the "
     "processor lacks\n"
     "instructions); the errors of build if a file is built again.";
@@ -248,7 +252,7 @@ NB_MODULE(_octavo, m) {
           "accepts the file with the public half alone.\n"
           "Raises FileError; UsageError while an open engine has built none, and for what is no private key.")
       .def_static("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
-                  "upgrade"_a = true, kLoadDoc)
+                  "upgrade"_a = true, "reserve"_a = true, kLoadDoc)
       .def_prop_ro("open", &Engine::open,
                    "True while input dimensions, or values that decide shapes, are bound only by the arrays of a run.")
       .def_prop_ro(
@@ -286,7 +290,7 @@ NB_MODULE(_octavo, m) {
               use = e.memory();
             }
             nb::dict out;
-            out["constants"] = use.constants, out["working"] = use.working, out["held"] = use.held;
+            out["constants"] = use.constants, out["working"] = use.working, out["held"] = use.held, out["scratch"] = use.scratch;
             out["working_most"] = use.working_most == 0 ? nb::object(nb::none()) : nb::cast(use.working_most);
             return out;
           },
@@ -340,7 +344,7 @@ NB_MODULE(_octavo, m) {
       });
 
   m.def("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
-        "upgrade"_a = true, kLoadDoc);
+        "upgrade"_a = true, "reserve"_a = true, kLoadDoc);
   m.def("_build_file", &build_file);
   m.def("_build_bytes", &build_bytes, "model"_a, "options"_a, "folder"_a = "");
   m.def("_model_info", &model_info);

@@ -43,6 +43,7 @@ BuildOptions options_of(const nb::dict& options) {
   }
   o.most_engines = nb::cast<std::optional<int>>(options["most_engines"]);
   o.max_elements = nb::cast<std::map<std::string, std::int64_t>>(options["max_elements"]);
+  o.reserve = nb::cast<bool>(options["reserve"]);
   o.late = nb::cast<std::string>(options["late"]);
   o.keep_model = nb::cast<bool>(options["keep_model"]);
   for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);

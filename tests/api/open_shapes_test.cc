@@ -333,6 +333,23 @@ TEST(OpenShapes, ForgedExtentsAreRefused) {
   EXPECT_GT(refused, 100);
 }
 
+TEST(OpenShapes, MemoryOfTheLargestShapesIsThereBeforeTheyRun) {
+  BuildOptions o = ranged(1, 32);
+  const Engine e = Engine::build(kModel, o);
+  const MemoryUse before = e.memory();
+  EXPECT_EQ(before.working, 0U);
+  EXPECT_GT(before.held, 0U);
+  EXPECT_LE(before.held, before.working_most);
+  (void)run(e, 32, 1);
+  EXPECT_EQ(e.memory().held, before.held);
+  EXPECT_EQ(e.memory().scratch, before.scratch);
+  const std::vector<std::byte> file = e.bytes();
+  EXPECT_GT(Engine::load(file).memory().held, 0U);
+  EXPECT_EQ(Engine::load(file, LoadOptions{.reserve = false}).memory().held, 0U);
+  o.reserve = false;
+  EXPECT_EQ(Engine::build(kModel, o).memory().held, 0U);
+}
+
 TEST(OpenShapes, AllShapesShareTheirWorkingMemory) {
   const Engine e = Engine::build(kModel, ranged(1, 32));
   (void)run(e, 32, 1);

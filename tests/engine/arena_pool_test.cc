@@ -43,6 +43,33 @@ TEST(ArenaPool, RunsAtTheSameTimeHaveArenasOfTheirOwn) {
   EXPECT_EQ(pool.held(), 1500U);
 }
 
+TEST(ArenaPool, WhatIsExpectedIsThere) {
+  ArenaPool pool(std::size_t{1} << 30);
+  pool.expect(5000);
+  EXPECT_EQ(pool.held(), 5000U);
+  EXPECT_EQ(pool.largest(), 0U);  // no run has asked for it
+  pool.expect(3000);              // before the first run the last word counts
+  EXPECT_EQ(pool.held(), 3000U);
+  { const auto lease = pool.take(2000); }
+  EXPECT_EQ(pool.held(), 3000U);
+  pool.expect(2500);  // what runs have had stays
+  EXPECT_EQ(pool.held(), 3000U);
+  pool.expect(6000);
+  EXPECT_EQ(pool.held(), 6000U);
+  {
+    const auto lease = pool.take(6000);
+    pool.expect(4000);  // a run has one that is as large
+    EXPECT_EQ(pool.held(), 6000U);
+  }
+  pool.trim();
+  EXPECT_EQ(pool.held(), 0U);
+  pool.expect(std::size_t{8} << 20);
+  pool.expect(std::size_t{16} << 20);
+  EXPECT_EQ(pool.held(), std::size_t{16} << 20);
+  { const auto lease = pool.take(std::size_t{16} << 20); }
+  EXPECT_EQ(pool.held(), std::size_t{16} << 20);
+}
+
 TEST(ArenaPool, ALargeArenaGrowsWithItsPages) {
   AlignedBytes small(1000);
   EXPECT_FALSE(small.grow(2000));  // of the heap

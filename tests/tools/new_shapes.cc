@@ -125,7 +125,8 @@ int main(int argc, char** argv) {
   std::vector<double> total;
   std::array<std::vector<double>, kRunParts.size()> parts;
   for (int round = 0; round < rounds; ++round) {
-    if (is_file) {  // which keeps engines that it has
+    std::vector<Made> kept;  // as an open model keeps them
+    if (is_file) {           // which keeps engines that it has
       if (const Status loaded = load(); !loaded) return fails(loaded.error());
     }
     for (const ir::Shape& shape : shapes) {
@@ -134,6 +135,7 @@ int main(int argc, char** argv) {
       const Made engine = engine_for(shape);
       total.push_back(spent() - begin);
       if (!engine) return fails(engine.error());
+      kept.push_back(engine);
       const auto after = run_part_seconds();
       for (std::size_t i = 0; i < parts.size(); ++i) parts[i].push_back((after[i] - before[i]) * 1e3);
     }

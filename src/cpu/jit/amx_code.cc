@@ -15,26 +15,28 @@ using Xbyak::Reg64;
 /// Steps of the reduction in straight-line code, between the instructions of the last tile's epilogue; what comes before runs in a
 /// loop, where the epilogue weighs little.
 constexpr std::int64_t kStraightSteps = 64;
-/// Packed weights of a region up to this size are left to the caches.
-constexpr std::int64_t kNearBytes = 128 << 10;
 /// Lines that are fetched a step at most: a step takes some 70 clocks, a line from the last level cache 7.
 constexpr std::int64_t kLinesAhead = 16;
 
 /// Part of an epilogue, in percent, that a pass is spread over.
 constexpr std::size_t kFront = 75;
 
+/// Lines of the next block's weights that a step fetches, if so many tiles run.
+std::int64_t lines_a_step(const CodePhase& ph, const Tile& t, std::int64_t count) {
+  const std::int64_t steps = static_cast<std::int64_t>(ph.segments.size()) * ph.steps;
+  const std::int64_t lines = steps * t.vectors * ph.depth / 4, rounds = count * steps * ((t.vectors + 1) / 2);
+  return ph.fetches_on_tiles ? std::min(kLinesAhead, ceil_div(lines, std::max<std::int64_t>(1, rounds))) : 0;
+}
+
 class AmxTile {
  public:
   /// `count`: tiles of a block over a row tile. In that time the next block's weights are fetched into L2.
-  AmxTile(Code& c, const ConvSetting& plan, const Phase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count)
+  AmxTile(Code& c, const CodeSetting& plan, const CodePhase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count)
       : c_(c), plan_(plan), ph_(phase), t_(tile), tiles_(tiles) {
     for (auto segment : ph_.segments) {
       for (std::int64_t k = 0; k < ph_.steps; ++k) offsets_.push_back(static_cast<std::int32_t>(segment + k * ph_.depth));
     }
-    const auto steps = static_cast<std::int64_t>(offsets_.size());
-    const std::int64_t lines = steps * t_.vectors * ph_.depth / 4, rounds = count * steps * ((t_.vectors + 1) / 2);
-    if (ph_.ahead > 0 && plan_.weight_bytes > kNearBytes && ph_.blocks.size() > 1)
-      lines_ = std::min(kLinesAhead, ceil_div(lines, std::max<std::int64_t>(1, rounds)));
+    lines_ = lines_a_step(ph_, t_, count);
   }
 
   /// Of the sums; `before` them lie those of the pixels that are computed again.
@@ -43,7 +45,7 @@ class AmxTile {
 
   void constants() {
     c_.mov(w_, c_.ptr[c_.rdi + kArgsWeights]);
-    c_.mov(a_stride_, ph_.pixel_bytes());
+    c_.mov(a_stride_, ph_.pixel_bytes);
     c_.mov(b_stride_, 64);
   }
 
@@ -103,14 +105,14 @@ class AmxTile {
 
   void pointers(int ahead) {
     for (int b = 0; b < blocks(); ++b) {
-      c_.movsxd(a(b), c_.dword[c_.rsi + ahead + b * t_.rows * plan_.epilogue.columns * 4]);
+      c_.movsxd(a(b), c_.dword[c_.rsi + ahead + b * t_.rows * plan_.columns * 4]);
       c_.add(a(b), c_.ptr[c_.rdi + kArgsX]);
-      if (b + 1 == blocks() && t_.skip > 0) c_.sub(a(b), static_cast<int>(t_.skip * ph_.pixel_bytes()));
+      if (b + 1 == blocks() && t_.skip > 0) c_.sub(a(b), static_cast<int>(t_.skip * ph_.pixel_bytes));
     }
   }
 
   void start(int block, int v) const {
-    if (plan_.starts_at_zero()) return tiles_.zero(c_, sum(block, v));
+    if (plan_.starts_at_zero) return tiles_.zero(c_, sum(block, v));
     c_.mov(scratch_, c_.ptr[c_.rdi + kArgsInit]);
     c_.xor_(c_.eax, c_.eax);  // every row is the same
     tiles_.load(c_, sum(block, v), scratch_, c_.rax, v * 64);
@@ -181,8 +183,8 @@ class AmxTile {
   };
 
   Code& c_;
-  const ConvSetting& plan_;
-  const Phase& ph_;
+  const CodeSetting& plan_;
+  const CodePhase& ph_;
   Tile t_;
   const Tiles& tiles_;
   std::int64_t lines_ = 0;             ///< fetched a step
@@ -282,9 +284,22 @@ void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pas
 
 }  // namespace
 
-std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, const Epilogue& program, const Phase& phase,
-                          const Tile& tile, const Tiles& tiles, std::int64_t count, bool vbmi) {
-  Emitter emitter(c, pool, program, vbmi);
+std::int64_t fewest_amx_tiles(const CodePhase& phase, const Tile& tile, std::int64_t count) {
+  const std::int64_t lines = lines_a_step(phase, tile, count);
+  std::int64_t few = 1, many = std::max<std::int64_t>(1, count);  // more tiles never mean more lines
+  while (few < many) {
+    const std::int64_t middle = (few + many) / 2;
+    if (lines_a_step(phase, tile, middle) == lines)
+      many = middle;
+    else
+      few = middle + 1;
+  }
+  return few;
+}
+
+std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const CodeSetting& plan, const Epilogue& program, const CodePhase& phase,
+                          const Tile& tile, const Tiles& tiles, std::int64_t count) {
+  Emitter emitter(c, pool, program, plan.vbmi);
   AmxTile t(c, plan, phase, tile, tiles, count);
   c.align(64);
   const std::size_t start = c.getSize();
@@ -302,7 +317,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
   t.constants();
   c.mov(c.rsi, c.ptr[c.rdi + kArgsTable]);
 
-  const int advance = tile.pixels * plan.epilogue.columns * 4;
+  const int advance = tile.pixels * plan.columns * 4;
   Label next, last;
   for (const auto& pass : t.sums(0)) AmxTile::run(pass.products), AmxTile::run(pass.stores);
   c.align(16);
@@ -315,13 +330,13 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, 
     c.add(c.rsi, advance);
     c.jmp(next, Xbyak::CodeGenerator::T_NEAR);
     c.L(last);
-    looped_epilogue(c, emitter, tile, plan.epilogue.columns, {}, false);  // less code than a second straight one
+    looped_epilogue(c, emitter, tile, plan.columns, {}, false);  // less code than a second straight one
   } else {
     Label go;
     c.jz(go, Xbyak::CodeGenerator::T_NEAR);
     const auto passes = t.sums(advance);
     c.L(go);
-    looped_epilogue(c, emitter, tile, plan.epilogue.columns, passes, true);
+    looped_epilogue(c, emitter, tile, plan.columns, passes, true);
     c.cmp(c.qword[c.rdi + kArgsTiles], 0);
     c.jne(next, Xbyak::CodeGenerator::T_NEAR);
   }

@@ -5,17 +5,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <tuple>
+#include <memory>
 
 #include "base/machine.h"
-#include "cpu/jit/amx_code.h"
 #include "cpu/jit/amx_plan.h"
-#include "cpu/jit/conv_code.h"
 #include "cpu/jit/division.h"
 #include "cpu/jit/fetch.h"
 #include "cpu/jit/generated.h"
 #include "cpu/jit/strip.h"
+#include "cpu/jit/tile_code.h"
+#include "cpu/jit/tiles.h"
 #include "cpu/jit/widen.h"
 #include "region/counted_tasks.h"
 
@@ -40,7 +39,7 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
         constants_(plan_.forms || plan_.curve ? reinterpret_cast<const float*>(packed[2].data()) : nullptr),
         form_of_(plan_.forms || plan_.curve ? reinterpret_cast<const std::int32_t*>(packed[3].data()) : nullptr) {
     make_forms(plan_.curve ? reinterpret_cast<const float*>(packed[4].data()) : nullptr);
-    generate(plan_.options.vbmi);
+    generate();
     make_tables();
     make_tasks();
     list_what_runs();
@@ -105,7 +104,7 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
     for (const auto& configs : configs_) fetched_.add(configs);
     for (const auto& table : tables_) fetched_.add(table.data(), std::min<std::size_t>(table.size() * 4, 512));
     if (form_of_ != nullptr) fetched_.add(form_of_, static_cast<std::size_t>(plan_.init_count) / 16 * sizeof(form_of_[0]));
-    fetched_.add(code_.getCode(), code_.getSize());
+    fetched_.add(code_->code.getCode(), code_->code.getSize());
   }
 
   [[nodiscard]] const std::byte* first_weights(int t) const {
@@ -125,8 +124,6 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
     const std::int64_t y = std::max<std::int64_t>(0, next * ph.y.step + ph.y.lowest() + ph.y.extent(1) - ph.y.step);
     return {image + plan_.bytes(y * x.strides[2]), static_cast<std::size_t>(plan_.bytes(rows * ph.y.step * x.strides[2]))};
   }
-
-  using Key = std::tuple<int, int, int, int, std::size_t, int, int>;  // phase, pixels, vectors, tail, form, rows, skip
 
   /// The functions for one block over one row tile, resolved when the code is generated.
   struct BlockCode {
@@ -159,13 +156,6 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
     return s;
   }
 
-  [[nodiscard]] Key key(std::size_t phase, const Block& b, const Tile& t) const {
-    return {static_cast<int>(phase), t.pixels, b.vectors, b.tail, form(b), t.rows, t.skip};
-  }
-
-  [[nodiscard]] const Epilogue& epilogue_of(const Block& b) const {
-    return form(b) == 0 ? plan_.epilogue : forms_[form(b) - 1].epilogue;
-  }
   [[nodiscard]] std::size_t form(const Block& b) const {
     return form_of_ == nullptr ? 0 : static_cast<std::size_t>(form_of_[b.init / 16]);
   }
@@ -196,28 +186,26 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
     }
   }
 
-  void generate(bool vbmi) {
-    ConstantPool pool(code_, plan_.epilogue.lanes);
-    std::map<Key, std::size_t> at;
+  void generate() {
+    TileCodeKey key{.setting = CodeSetting::of(plan_), .instructions = &tiles_};
+    key.epilogues = {plan_.epilogue, forms_[0].epilogue, forms_[1].epilogue};
+    for (const Phase& ph : plan_.phases) key.phases.push_back(CodePhase::of(plan_, ph));
+    const auto add = [&](std::size_t phase, const Block& b, const Shapes& t, const Tile& tile) {
+      return key.add({.phase = phase, .form = form(b), .tile = tile}, t.repeat * (t.big_count + t.small_count));
+    };
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
       for (const Block& b : ph.blocks) {
         for (const std::int64_t pixels : sizes(ph)) {
           const Shapes t = shapes(ph, b, pixels);
-          for (const Tile* tile : {t.big_count > 0 ? &t.big : nullptr, t.small_count > 0 ? &t.small : nullptr}) {
-            if (tile == nullptr || at.count(key(i, b, *tile)) != 0) continue;
-            const Epilogue& epilogue = epilogue_of(b);
-            at[key(i, b, *tile)] =
-                on_tiles(plan_.dots)
-                    ? emit_amx_tile(code_, pool, plan_, epilogue, ph, *tile, tiles_, t.repeat * (t.big_count + t.small_count), vbmi)
-                    : emit_conv_tile(code_, pool, plan_, epilogue, ph, *tile, t.big_count + t.small_count, vbmi);
-          }
+          if (t.big_count > 0) (void)add(i, b, t, t.big);
+          if (t.small_count > 0) (void)add(i, b, t, t.small);
         }
       }
     }
-    pool.emit();
-    code_.finish();
-    const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
+    code_ = tile_code(key);
+    const auto base = reinterpret_cast<std::uintptr_t>(code_->code.getCode());
+    const auto function = [&](std::size_t piece) { return reinterpret_cast<TileFn>(base + code_->at[piece]); };
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
       auto& configs = configs_.emplace_back();
@@ -228,8 +216,8 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
         for (const Block& b : ph.blocks) {
           const Shapes t = shapes(ph, b, pixels);
           BlockCode k{.repeat = t.repeat, .big_count = t.big_count, .small_count = t.small_count};
-          if (t.big_count > 0) k.big = reinterpret_cast<TileFn>(base + at.at(key(i, b, t.big)));
-          if (t.small_count > 0) k.small = reinterpret_cast<TileFn>(base + at.at(key(i, b, t.small)));
+          if (t.big_count > 0) k.big = function(add(i, b, t, t.big));
+          if (t.small_count > 0) k.small = function(add(i, b, t, t.small));
           list.push_back(k);
         }
       }
@@ -386,7 +374,7 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
   const float* constants_;             ///< pack_forms
   const std::int32_t* form_of_;        ///< of a block, at init / 16
   std::array<FormEpilogue, 2> forms_;  ///< Form::line, Form::quotient
-  Code code_;
+  std::shared_ptr<const TileCode> code_;
   std::vector<std::vector<std::vector<BlockCode>>> code_of_;  ///< [phase][size of the row tile][block]
   std::vector<std::vector<TileConfig>> configs_;              ///< [phase][size of the row tile], with tiles
   std::vector<std::vector<std::int32_t>> tables_;

@@ -38,20 +38,53 @@ void multiply_add(Code& c, Dots dots, const Xmm& acc, const Xmm& input, const Xb
   }
 }
 
+/// How a reduction that is too long for straight-line code loops.
+struct Loops {
+  int unroll = 1;                          ///< quads of a round
+  std::int64_t rounds = 0, all_bytes = 0;  ///< of a tile: rounds, and weights
+  std::int64_t most_lines = 0;             ///< that a round fetches; 0: nothing is
+
+  /// Of the segments from the first one on.
+  static Loops of(const CodePhase& ph, const Tile& t, std::size_t first_segment) {
+    Loops l;
+    const auto segments = static_cast<std::int64_t>(ph.segments.size() - first_segment);
+    const int most = static_cast<int>(std::clamp<std::int64_t>(kUnrolledDots / t.accs(), 1, ph.quads));
+    l.unroll = most;
+    while (l.unroll > most / 2 && ph.quads % l.unroll != 0) --l.unroll;
+    if (ph.quads % l.unroll != 0) l.unroll = most;
+    l.rounds = ph.quads / l.unroll * segments;
+    l.all_bytes = segments * ph.quads * t.vectors * t.lanes * 4;
+    if (ph.fetches && t.pixels < 12) l.most_lines = static_cast<std::int64_t>(l.unroll) * t.vectors;
+    return l;
+  }
+  static bool straight(const CodePhase& ph, const Tile& t, std::size_t first_segment) {
+    return static_cast<std::int64_t>(ph.segments.size() - first_segment) * ph.quads * t.accs() <= kStraightDots;
+  }
+  /// Lines of the next block's weights that a round fetches, if so many tiles run.
+  [[nodiscard]] std::int64_t lines(std::int64_t tiles) const {
+    const std::int64_t wanted = ceil_div(all_bytes, 64 * std::max<std::int64_t>(1, tiles * rounds));
+    return tiles > 1 && wanted <= most_lines ? wanted : 0;
+  }
+  /// The fewest tiles with as many lines.
+  [[nodiscard]] std::int64_t fewest(std::int64_t tiles) const {
+    const std::int64_t fetched = lines(tiles);
+    return fetched == 0 ? 1 : std::max<std::int64_t>(2, ceil_div(all_bytes, 64 * rounds * fetched));
+  }
+};
+
 class ConvTile {
  public:
   /// `tiles`: of a block over a row tile. In that time the next block's weights are fetched into L2.
   /// `after_units`: registers are those of ConvUnits, which has done the first segments.
-  ConvTile(Code& c, Dots dots, const Phase& phase, const Tile& tile, std::int64_t tiles, bool after_units = false)
+  ConvTile(Code& c, Dots dots, const CodePhase& phase, const Tile& tile, std::int64_t tiles, bool after_units = false)
       : c_(c), dots_(dots), ph_(phase), t_(tile), tiles_(tiles), after_units_(after_units) {}
 
   void reduce(std::size_t first_segment = 0) {
-    const int dots = t_.accs();
-    const auto segments = static_cast<std::int64_t>(ph_.segments.size() - first_segment), total = segments * ph_.quads;
-    if (total == 0) return;
+    const auto segments = static_cast<std::int64_t>(ph_.segments.size() - first_segment);
+    if (segments * ph_.quads == 0) return;
     if (!after_units_) c_.mov(w_, c_.ptr[c_.rdi + kArgsWeights]);
     if (first_segment > 0) c_.add(w_, static_cast<int>(static_cast<std::int64_t>(first_segment) * ph_.quads * quad_bytes_));
-    if (total * dots <= kStraightDots) {
+    if (Loops::straight(ph_, t_, first_segment)) {
       std::int64_t done = 0;
       for (auto s = first_segment; s < ph_.segments.size(); ++s) {
         for (std::int64_t q = 0; q < ph_.quads; ++q, ++done)
@@ -59,16 +92,12 @@ class ConvTile {
       }
       return;
     }
-    const int most = static_cast<int>(std::clamp<std::int64_t>(kUnrolledDots / dots, 1, ph_.quads));
-    int unroll = most;
-    while (unroll > most / 2 && ph_.quads % unroll != 0) --unroll;
-    if (ph_.quads % unroll != 0) unroll = most;
+    const Loops l = Loops::of(ph_, t_, first_segment);
+    const int unroll = l.unroll, rest = static_cast<int>(ph_.quads % unroll), quad_bytes = quad_bytes_;
     const auto loops = ph_.quads / unroll;
-    const int rest = static_cast<int>(ph_.quads % unroll), quad_bytes = quad_bytes_;
     const bool walks = segments > 1;
-    const std::int64_t rounds = loops * segments;
-    const auto lines = ceil_div(total * quad_bytes, 64 * std::max<std::int64_t>(1, tiles_ * rounds));
-    const bool fetch = ph_.ahead > 0 && t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
+    const std::int64_t lines = l.lines(tiles_);
+    const bool fetch = lines > 0;
     Xbyak::Label next_segment, inner;
     if (fetch) c_.mov(ahead_, c_.ptr[c_.rdi + kArgsAhead]);
     if (loops > 1) {
@@ -164,7 +193,7 @@ class ConvTile {
 
   Code& c_;
   Dots dots_;
-  const Phase& ph_;
+  const CodePhase& ph_;
   Tile t_;
   int quad_bytes_ = t_.vectors * t_.lanes * 4;
   std::int64_t tiles_;
@@ -180,7 +209,7 @@ class ConvTile {
 class ConvUnits {
  public:
   /// `temps`: zmm from which on registers are free for the dots. The reduction's first `segments` only.
-  ConvUnits(Code& c, const ConvSetting& plan, const Phase& phase, const Tile& tile, int temps, std::size_t segments)
+  ConvUnits(Code& c, const CodeSetting& plan, const CodePhase& phase, const Tile& tile, int temps, std::size_t segments)
       : c_(c),
         plan_(plan),
         ph_(phase),
@@ -225,10 +254,10 @@ class ConvUnits {
   /// Addresses and first values.
   void start(const Tile& t, int ahead) const {
     for (int p = 0; p < t.pixels; ++p) {
-      c_.movsxd(x(p), c_.dword[c_.rsi + ahead + p * plan_.epilogue.columns * 4]);
+      c_.movsxd(x(p), c_.dword[c_.rsi + ahead + p * plan_.columns * 4]);
       c_.add(x(p), c_.ptr[c_.rdi + kArgsX]);
     }
-    start_accumulators(c_, t, !plan_.starts_at_zero(), w_);
+    start_accumulators(c_, t, !plan_.starts_at_zero, w_);
     c_.mov(w_, c_.ptr[c_.rdi + kArgsWeights]);
   }
 
@@ -236,8 +265,8 @@ class ConvUnits {
   static Reg64 x(int p) { return pixel_among(p); }
 
   Code& c_;
-  const ConvSetting& plan_;
-  const Phase& ph_;
+  const CodeSetting& plan_;
+  const CodePhase& ph_;
   std::size_t segments_;
   int temps_;
   bool weights_stay_;
@@ -246,7 +275,7 @@ class ConvUnits {
 };
 
 /// Segments whose dots run among a long epilogue's instructions: enough for most of them, few enough for straight code. 0: none.
-std::size_t segments_among(const Phase& phase, const Tile& tile) {
+std::size_t segments_among(const CodePhase& phase, const Tile& tile) {
   std::size_t n = 0;
   std::int64_t quads = 0;
   while (n < phase.segments.size() && quads < kAmongQuads) ++n, quads += phase.quads;
@@ -254,9 +283,9 @@ std::size_t segments_among(const Phase& phase, const Tile& tile) {
 }
 
 /// A long epilogue behind the next tile's dots: the accumulators go to the stack, and their registers to the next tile.
-void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase& phase, const Tile& tile, std::int64_t tiles,
+void emit_behind(Code& c, Emitter& emitter, const CodeSetting& plan, const CodePhase& phase, const Tile& tile, std::int64_t tiles,
                  std::size_t segments) {
-  const int columns = plan.epilogue.columns, advance = tile.pixels * columns * 4, stack = emitter.stack_bytes();
+  const int columns = plan.columns, advance = tile.pixels * columns * 4, stack = emitter.stack_bytes();
   Tile stored = tile;
   stored.in_memory = true;
   if (tile.pixels > 6) emitter.few_pointers(2);
@@ -301,9 +330,19 @@ void emit_behind(Code& c, Emitter& emitter, const ConvSetting& plan, const Phase
 
 }  // namespace
 
-std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvSetting& plan, const Epilogue& epilogue, const Phase& phase,
-                           const Tile& tile, std::int64_t tiles, bool vbmi) {
-  Emitter emitter(c, pool, epilogue, vbmi);
+std::int64_t fewest_conv_tiles(const CodePhase& phase, const Tile& tile, std::int64_t tiles) {
+  // A reduction begins at the first segment, or behind those among an epilogue. Too few tiles fetch nothing, so both have to agree.
+  std::int64_t fewest = 1;
+  for (const std::size_t first : {std::size_t{0}, segments_among(phase, tile)}) {
+    if (first < phase.segments.size() && phase.quads > 0 && !Loops::straight(phase, tile, first))
+      fewest = std::max(fewest, Loops::of(phase, tile, first).fewest(tiles));
+  }
+  return fewest;
+}
+
+std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const CodeSetting& plan, const Epilogue& epilogue, const CodePhase& phase,
+                           const Tile& tile, std::int64_t tiles) {
+  Emitter emitter(c, pool, epilogue, plan.vbmi);
   ConvTile t(c, plan.dots, phase, tile, tiles);
   c.align(64);
   const std::size_t start = c.getSize();
@@ -311,7 +350,7 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvSetting& plan,
   const bool curve = epilogue.window > 0, wide = tile.lanes == 16;
   const bool fits = tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6;
   const bool fits_curve = curve && tile.vectors == 1 && tile.pixels > 6 && tile.pixels <= kPixelsOfOneVector;
-  if (wide && (emitter.is_long() || curve) && (fits || fits_curve) && epilogue.columns <= 2 && phase.pixels >= kPixelsBehind) {
+  if (wide && (emitter.is_long() || curve) && (fits || fits_curve) && epilogue.columns <= 2 && phase.behind) {
     if (const auto segments = segments_among(phase, tile); segments > 0) {
       emit_behind(c, emitter, plan, phase, tile, tiles, segments);
       return start;
@@ -323,22 +362,22 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvSetting& plan,
   emitter.masks(tile);
   if (wide && !curve && tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
     const ConvUnits units(c, plan, phase, tile, 2 * tile.accs(), phase.segments.size());
-    emit_pipeline(c, emitter, tile, plan.epilogue.columns, units.reserved(), units);
+    emit_pipeline(c, emitter, tile, plan.columns, units.reserved(), units);
     leave(c, emitter.stack_bytes());
     return start;
   }
   Xbyak::Label next;
   c.align(16);
   c.L(next);
-  t.pointers(plan.epilogue.columns);
-  t.start(!plan.starts_at_zero());
+  t.pointers(plan.columns);
+  t.start(!plan.starts_at_zero);
   t.reduce();
   if (stores) {
     emit_stored(c, emitter, tile);
   } else {
     emitter.emit(tile);
   }
-  c.add(c.qword[c.rdi + kArgsTable], tile.pixels * plan.epilogue.columns * 4);
+  c.add(c.qword[c.rdi + kArgsTable], tile.pixels * plan.columns * 4);
   c.dec(c.qword[c.rdi + kArgsTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
   leave(c, all_stack);

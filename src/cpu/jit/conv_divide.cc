@@ -63,49 +63,48 @@ double slowest_worker(const ConvSetting& p, const Phase& ph, double clocks_per_v
   const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.bytes(p.shape.c));
   const bool sharing = threads >= region::kSharingWorkers;
   const double start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
-  // Of each task of an image, which other images have again.
-  struct Task {
-    std::int64_t row_tile = 0;
-    std::size_t block = 0;
-    double pixels = 0, clocks = 0;
+  // Of each row tile, for one worker: the part of its rows that belongs to others, and what it costs a task of one block.
+  struct Rows {
+    double pixels = 0, share = 0, foreign = 0;
   };
-  std::vector<Task> list(static_cast<std::size_t>(ph.row_tiles * blocks));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto at = static_cast<std::int64_t>(i);
-    Task& task = list[i];
-    task.row_tile = ph.parts_first ? at % ph.row_tiles : at / blocks;
-    task.block = static_cast<std::size_t>(ph.parts_first ? at / ph.row_tiles : at % blocks);
-    task.pixels = static_cast<double>(ph.pixels_of(task.row_tile));
-    task.clocks = task.pixels * ph.blocks[task.block].vectors * clocks_per_vector + start;
-  }
+  std::vector<Rows> rows(static_cast<std::size_t>(ph.row_tiles));
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].pixels = static_cast<double>(ph.pixels_of(static_cast<std::int64_t>(i)));
   const bool again = !sharing && block_weights * static_cast<double>(blocks) > static_cast<double>(kL2 / 2);
+  const std::int64_t an_image = ph.row_tiles * blocks;
   double worst = 0, sum = 0, longest = 0;
   std::vector<char> read(static_cast<std::size_t>(blocks));
   for (std::int64_t w = 0; w < threads; ++w) {
     double clocks = 0, bytes = 0, foreign = 0;
     std::int64_t row_tile = -1;
     std::fill(read.begin(), read.end(), 0);
+    for (std::int64_t i = 0; p.images == 1 && i < ph.row_tiles; ++i) {
+      Rows& r = rows[static_cast<std::size_t>(i)];
+      const std::int64_t first = std::max(ph.first_row(i), ph.rows * w / threads);
+      const std::int64_t last = std::min(ph.first_row(i + 1), ph.rows * (w + 1) / threads);
+      r.share = 1 - static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(i));
+      r.foreign = r.share * r.pixels * static_cast<double>(p.bytes(p.shape.o)) / static_cast<double>(blocks);
+    }
     const std::int64_t from = tasks * w / threads, until = tasks * (w + 1) / threads;
-    std::size_t next_task = static_cast<std::size_t>(from) % list.size();
+    // Of the task's two numbers the inner one goes on with each task, the outer one with each round of it.
+    const std::int64_t inner_count = ph.parts_first ? ph.row_tiles : blocks;
+    std::int64_t inner = from % an_image % inner_count, outer = from % an_image / inner_count;
+    const std::int64_t outer_count = an_image / std::max<std::int64_t>(1, inner_count);
     for (std::int64_t t = from; t < until; ++t) {
-      const Task& task = list[next_task];
-      if (++next_task == list.size()) next_task = 0;
-      const std::int64_t next = task.row_tile;
-      const double pixels = task.pixels;
-      clocks += task.clocks;
-      if (read[task.block] == 0 || again) bytes += block_weights;
-      read[task.block] = 1;
-      double share = 0;
-      if (p.images == 1) {  // of this row tile, the part of rows that belongs to others
-        const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
-        const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
-        share = 1 - static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
-        foreign += share * pixels * static_cast<double>(p.bytes(p.shape.o)) / static_cast<double>(blocks);
+      const std::int64_t next = ph.parts_first ? inner : outer;
+      const auto block = static_cast<std::size_t>(ph.parts_first ? outer : inner);
+      if (++inner == inner_count) {
+        inner = 0;
+        if (++outer == outer_count) outer = 0;
       }
+      const Rows& r = rows[static_cast<std::size_t>(next)];
+      clocks += r.pixels * ph.blocks[block].vectors * clocks_per_vector + start;
+      if (read[block] == 0 || again) bytes += block_weights;
+      read[block] = 1;
+      foreign += r.foreign;
       if (next == row_tile) continue;
-      foreign += pixels * in_bytes * share;
+      foreign += r.pixels * in_bytes * r.share;
       if (ph.copies) {  // narrow row tiles copy the rows between them twice
-        bytes += sharing ? static_cast<double>(ph.y.extent(ph.rows_of(next)) * ph.strip_row_bytes()) : pixels * in_bytes;
+        bytes += sharing ? static_cast<double>(ph.y.extent(ph.rows_of(next)) * ph.strip_row_bytes()) : r.pixels * in_bytes;
       }
       row_tile = next;
     }

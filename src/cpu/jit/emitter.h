@@ -60,11 +60,12 @@ class Code : public Xbyak::CodeGenerator {
 
 struct Tile {
   int pixels = 1, vectors = 1;
-  int lanes = 16;                                                                ///< Epilogue::lanes
-  int tail = lanes;                                                              ///< channels in the last vector, 1..lanes
-  int first = 0;                                                                 ///< zmm of pixel 0, vector 0
-  bool in_memory = false;                                                        ///< accumulators are int32 at [r15 + place()]
-  int rows = 0, skip = 0;                                                        ///< of amx_code.h
+  int lanes = 16;          ///< Epilogue::lanes
+  int tail = lanes;        ///< channels in the last vector, 1..lanes
+  int first = 0;           ///< zmm of pixel 0, vector 0
+  bool in_memory = false;  ///< accumulators are int32 at [r15 + place()]
+  int rows = 0, skip = 0;  ///< of amx_code.h
+  bool operator==(const Tile&) const = default;
   [[nodiscard]] int acc(int p, int v) const { return first + p * vectors + v; }  ///< zmm index
   [[nodiscard]] int accs() const { return pixels * vectors; }
   [[nodiscard]] int place(int p, int v) const { return (p * vectors + v) * 64; }

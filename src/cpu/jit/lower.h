@@ -29,6 +29,7 @@ struct Stream {
   Access access = Access::full;
   ir::DType dtype = ir::DType::f32;
   int column = -1;  ///< of the pixel table; -1 for uniform and channel
+  bool operator==(const Stream&) const = default;
 };
 
 /// Operations of kernels' own making (curve.h), beside those of programs.
@@ -50,6 +51,7 @@ struct Instr {
   bool reversed = false;
   Special special = Special::none;  ///< instead of `op`, which only says how arguments are treated
   int block = -1;                   ///< imm_f: 16 values, in Epilogue::blocks
+  bool operator==(const Instr&) const = default;
 };
 
 /// The 8-bit value that is packed four vectors at a time, clamp(saturate(value + zero), lo, hi), and the outputs that are these
@@ -58,6 +60,7 @@ struct Pack {
   struct Sink {
     int output = -1;
     int table = -1;  ///< looked up in the packed bytes (needs VBMI); -1: the bytes themselves
+    bool operator==(const Sink&) const = default;
   };
   std::vector<Sink> sinks;  ///< empty: nothing is packed
   int value = -1;
@@ -65,6 +68,7 @@ struct Pack {
   std::int32_t zero = 0;          ///< added after saturation to 16 bits
   std::int32_t lo = 0, hi = 255;  ///< bounds of the packed bytes; the type's own range costs nothing
 
+  bool operator==(const Pack&) const = default;
   [[nodiscard]] bool packs(std::size_t output) const {
     return std::any_of(sinks.begin(), sinks.end(), [&](const Sink& s) { return s.output == static_cast<int>(output); });
   }
@@ -91,6 +95,8 @@ struct Epilogue {
   /// group, the group's codes are computed and stored by `written`, whose streams are the same. Accumulators are in memory.
   std::int32_t window = 0;
   std::shared_ptr<const Epilogue> written;
+  /// Of curves only the object itself is equal to it: its polynomials are floats, of which unequal ones compare equal.
+  bool operator==(const Epilogue&) const = default;
 
   [[nodiscard]] int vector_bytes() const { return lanes * 4; }
   [[nodiscard]] int registers() const { return lanes == 16 ? 32 : 16; }

@@ -45,7 +45,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
           values: Optional[Mapping[str, Any]] = None, most_engines: Optional[int] = None, keep_model: bool = True,
           max_elements: Optional[Mapping[str, int]] = None,
-          late: str = "nearest") -> Engine:
+          late: str = "nearest", reserve: bool = True) -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -65,6 +65,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     late      what a run with new shapes does. "nearest": it takes over the decisions of the nearest shapes that were tuned (the opt shapes of
               `profiles`, octavo.tune, otherwise the first shapes of all) and times nothing. "tune": it plans and times for these shapes, which
               takes seconds. "background": as "nearest", and a thread tunes shapes that occur often; the next run takes the new plan.
+    reserve   on the CPU, with `profiles`: the memory that a run of the largest shapes needs (arena and scratch, up to 1 GB; Engine.memory says how much) is taken when
+              the engine is built and tuned, so that no run touches new pages. False: memory grows with the largest shapes that have occurred.
     keep_model     Engine.save also writes the ONNX model, so that a later version of octavo can build the engine again. For this, the file of a
               model given as a path is read again, and a model given as bytes stays in memory. False: smaller files.
     profiles  {input name: (min, opt, max)}, three shapes: the range of shapes of inputs with open dimensions. The engine for
@@ -92,7 +94,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
     options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
-                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model, late, max_elements)
+                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model, late, max_elements, reserve)
     engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
     if engine.open:  # what pickle needs to build for other shapes
         in_file = isinstance(model, (str, _os.PathLike))
@@ -249,7 +251,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
                    qdq: str, values: Optional[Mapping[str, Any]], most_engines: Optional[int], keep_model: bool,
-                   late: str, max_elements: Optional[Mapping[str, int]] = None) -> Dict[str, Any]:
+                   late: str, max_elements: Optional[Mapping[str, int]] = None, reserve: bool = True) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -281,7 +283,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
-        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": None if most_engines is None else _whole("most_engines", most_engines, 1, 65536), "keep_model": bool(keep_model), "late": str(late),
+        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": None if most_engines is None else _whole("most_engines", most_engines, 1, 65536), "keep_model": bool(keep_model), "late": str(late), "reserve": bool(reserve),
         "max_elements": {str(name): _whole(f"max_elements[{name!r}]", most, 1, 1 << 28) for name, most in (max_elements or {}).items()},
     }
 
@@ -289,7 +291,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
     "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
-    "qdq": "demand", "values": None, "most_engines": None, "keep_model": True, "late": "nearest", "max_elements": None}
+    "qdq": "demand", "values": None, "most_engines": None, "keep_model": True, "late": "nearest", "max_elements": None, "reserve": True}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:
