@@ -226,9 +226,9 @@ Status Context::rent() {
 }
 
 void Context::expect_run(std::size_t most) const {
-  if (pool_ == nullptr || arena_bytes() + host_->scratch_bytes() > most) return;
-  pool_->expect(arena_bytes());
-  pool_->scratch().expect(host_->scratch_bytes());
+  if (resources_ == nullptr || arena_bytes() + host_->scratch_bytes() > most) return;
+  resources_->arenas.expect(arena_bytes());
+  resources_->scratch.expect(host_->scratch_bytes());
 }
 
 Status Context::bind(std::span<const Address> inputs, std::span<const Address> outputs) {
