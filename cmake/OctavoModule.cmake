@@ -1,7 +1,8 @@
 # octavo_module(NAME modules it builds on...): the static library octavo_NAME from src/NAME/**/*.cc, without those that the regular expression OCTAVO_LEFT_OUT matches.
 # octavo_module_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
 # octavo_unity(TARGET [APART name] sources...): with OCTAVO_UNITY, sources are compiled in the groups that scripts/unity_groups.py finds; those that another call
-# names APART are in groups of their own. A source with compile options of its own stays alone (CMake sees to that).
+# names APART are in groups of their own. With OCTAVO_OWN_NAMES, names that clash do not keep sources apart: each source has its own (the script says how), and
+# an edit of a source configures again. A source with compile options of its own stays alone (CMake sees to that).
 function(octavo_unity target)
   if(NOT OCTAVO_UNITY)
     return()
@@ -14,7 +15,15 @@ function(octavo_unity target)
   find_package(Python REQUIRED COMPONENTS Interpreter)
   set(script ${PROJECT_SOURCE_DIR}/scripts/unity_groups.py)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
-  execute_process(COMMAND ${Python_EXECUTABLE} ${script} ${ARGN} OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
+  set(names)
+  if(OCTAVO_OWN_NAMES)
+    set(header ${CMAKE_CURRENT_BINARY_DIR}/${target}_names.h)
+    set(names --names ${header} ${CMAKE_SOURCE_DIR})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_UNIQUE_ID OCTAVO_UNIT UNITY_BUILD_CODE_BEFORE_INCLUDE "#include \"${header}\""
+                                               UNITY_BUILD_CODE_AFTER_INCLUDE "#include \"${header}\"")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+  endif()
+  execute_process(COMMAND ${Python_EXECUTABLE} ${script} ${names} ${ARGN} OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE "\n" ";" lines "${lines}")
   foreach(line ${lines})
     if(line MATCHES "^([0-9]+) (.+)$")

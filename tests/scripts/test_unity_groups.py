@@ -1,4 +1,5 @@
 """scripts/unity_groups.py: which files may be compiled as one translation unit."""
+import hashlib
 import pathlib
 import subprocess
 import sys
@@ -64,3 +65,28 @@ def test_groups_are_bounded(tmp_path):
     long = "int x;\n" * 2400
     a, b = groups(tmp_path, a=long, b=long.replace("x", "y"))
     assert a != b
+
+
+def test_names_of_its_own_let_files_be_together(tmp_path):
+    """With --names both files are one unit that compiles, and each function is that of its file."""
+    own = "#include <string>\n" + anonymous("int value() {\n  return %d;\n}\nstruct Case {\n  int run = 0;\n};\n%s")
+    files = {"a": own % (1, "") + "int of_a() {\n  return n::value();\n}\n", "b": own % (2, "") + "int of_b() {\n  return 0;\n}\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.cc").write_text(text)
+    paths = [tmp_path / "a.cc", tmp_path / "b.cc"]
+    done = subprocess.run([sys.executable, SCRIPT, "--names", tmp_path / "names.h", tmp_path, *paths], capture_output=True, text=True, check=True)
+    first, second = (tmp_path / "names.h").read_text().split("OCTAVO_UNIT == 2")
+    assert "#define Case Case_in_1" in first and "#define value" not in first and "#define value value_in_2" in second  # of_a() says n::value
+    for path in paths:
+        path.write_text(path.read_text().replace("n::value()", "3"))
+    done = subprocess.run([sys.executable, SCRIPT, "--names", tmp_path / "names.h", tmp_path, *paths], capture_output=True, text=True, check=True)
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"0"}
+    header = (tmp_path / "names.h").read_text()
+    assert "#define value value_in_1" in header and header.count("#define value") == header.count("#undef value\n") == 1  # one of two is enough
+    assert "#define run" not in header
+    unit = ""
+    for path in paths:
+        identity = hashlib.md5(f"SRC_{path.name}".encode()).hexdigest()  # as CMake does
+        unit += f'#undef OCTAVO_UNIT\n#define OCTAVO_UNIT unity_{identity}\n#include "names.h"\n#include "{path.name}"\n#include "names.h"\n'
+    (tmp_path / "unit.cc").write_text(unit)
+    subprocess.run(["g++", "-std=c++20", "-fsyntax-only", tmp_path / "unit.cc"], check=True)
