@@ -298,8 +298,8 @@ program::Scalar accumulate(const Stage& s, const Memory& m, const Index& out) {
 bool by_reference(const region::Region& region, const Memory& memory) {
   const Op op = region.stages.front().anchor.op;
   const bool elements = ir::has_trait(op, ir::kPointwise) || op == Op::bitwise || op == Op::scatter || op == Op::gather_elements ||
-                        op == Op::gather_nd || op == Op::grid_sample || op == Op::roi_align || op == Op::softmax || op == Op::cumulate ||
-                        (op == Op::gather && region.stages.front().program.outputs.empty());
+                        op == Op::gather_nd || op == Op::grid_sample || op == Op::roi_align || op == Op::softmax ||
+                        op == Op::cumulate || (op == Op::gather && region.stages.front().program.outputs.empty());
   if (!elements && op != Op::instance_norm && op != Op::layer_norm && op != Op::matmul && op != Op::recurrent &&
       op != Op::dynamic_quantize && op != Op::arg_max && op != Op::top_k && op != Op::non_zero && op != Op::non_max_suppression)
     return false;
