@@ -23,6 +23,7 @@ struct Layer {
   std::int64_t n = 1, c = 32, h = 9, w = 9, o = 48, kernel = 1, stride = 1;
   std::int32_t zero = 7;
   bool relu = false;
+  bool depthwise = false;
 };
 
 void build(Scene& s, const Layer& k, bool floats) {
@@ -34,13 +35,14 @@ void build(Scene& s, const Layer& k, bool floats) {
   a.facts = testing::facts(a.op, {{"strides", std::vector<std::int64_t>{k.stride, k.stride}},
                                   {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}},
                                   {"dilations", std::vector<std::int64_t>{1, 1}},
-                                  {"group", std::int64_t{1}}});
+                                  {"group", k.depthwise ? k.c : std::int64_t{1}}});
   auto x = s.nhwc(floats ? DType::f32 : DType::u8, {k.n, k.c, k.h, k.w}, BufferKind::arena);
   if (!floats) x.quantizer = ir::per_tensor(DType::u8, 0.02F, k.zero);
   a.inputs = {x};
-  a.weights = s.tensor(floats ? DType::f32 : DType::s8, {k.o, k.c, k.kernel, k.kernel}, BufferKind::constant);
+  a.weights = s.tensor(floats ? DType::f32 : DType::s8, {k.depthwise ? k.c : k.o, k.depthwise ? 1 : k.c, k.kernel, k.kernel},
+                       BufferKind::constant);
   const auto out = [&](std::int64_t size) { return (size + 2 * pad - k.kernel) / k.stride + 1; };
-  st.space = {k.n, k.o, out(k.h), out(k.w)};
+  st.space = {k.n, k.depthwise ? k.c : k.o, out(k.h), out(k.w)};
   s.plan().threads = 2;
   if (floats) {
     auto& p = st.program;
@@ -90,11 +92,13 @@ struct Case {
   const region::Provider& provider;
   std::string tactic;
   bool floats;
+  bool depthwise = false;
 };
 std::vector<Case> cases() {
   return {{cpu::cpu_provider(), "cpu.conv.u8s8.avx512vnni.jit", false},
           {emulated_amx_provider(), "cpu.conv.u8s8.amx", false},
-          {cpu::cpu_provider(), "cpu.conv.f32.avx512.jit", true}};
+          {cpu::cpu_provider(), "cpu.conv.f32.avx512.jit", true},
+          {cpu::cpu_provider(), "cpu.depthwise.u8s8.avx512vnni.jit", false, true}};
 }
 float tolerance_of(const Case& c) {
   return c.floats ? 1e-3F : 0;
@@ -105,9 +109,9 @@ TEST(CodeShelf, EqualLayersHaveOneCode) {
     cpu::CodeShelf shelf;
     const cpu::ShelfScope sharing(shelf);
     Scene first(1), second(2), narrower(3);
-    const Layer layer{.h = 20, .w = 20, .kernel = 3};
+    const Layer layer{.h = 20, .w = 20, .kernel = 3, .depthwise = c.depthwise};
     Layer other = layer;
-    other.o = 40;
+    (c.depthwise ? other.c : other.o) = 40;
     build(first, layer, c.floats), build(second, layer, c.floats), build(narrower, other, c.floats);
     const Loaded kept = load(first, c.provider, c.tactic);
     if (kept.kernel == nullptr) GTEST_SKIP() << c.tactic;
@@ -131,9 +135,10 @@ TEST(CodeShelf, EachLayerComputesItsOwn) {
     for (std::uint32_t seed = 1; seed <= 60; ++seed) {
       std::mt19937 random(seed);
       const auto of = [&](std::initializer_list<std::int64_t> list) { return list.begin()[random() % list.size()]; };
-      const Layer k{of({1, 1, 3}),         of({16, 32, 64, 200}), of({1, 4, 13, 20}), of({1, 5, 8, 20}),
-                    of({16, 24, 64, 112}), of({1, 1, 3}),         of({1, 1, 2}),      static_cast<std::int32_t>(of({0, 7})),
-                    random() % 2 == 0};
+      Layer k{of({1, 1, 3}),         of({16, 32, 64, 200}), of({1, 4, 13, 20}), of({1, 5, 8, 20}),
+              of({16, 24, 64, 112}), of({1, 1, 3}),         of({1, 1, 2}),      static_cast<std::int32_t>(of({0, 7})),
+              random() % 2 == 0};
+      if (c.depthwise) k.depthwise = true, k.kernel = 3;
       Scene checked(seed);
       build(checked, k, c.floats);
       const std::string why = checked.compare(c.provider, c.tactic, tolerance_of(c));

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/machine.h"
+#include "cpu/code_shelf.h"
 #include "cpu/jit/constants.h"
 #include "cpu/jit/division.h"
 #include "cpu/jit/fetch.h"
@@ -24,7 +25,7 @@ namespace {
 double clocks_per_pixel(const DepthwiseSetting& d) {
   double dots = 0;
   for (std::int64_t r = 0; r < d.rows; ++r) {
-    for (std::int64_t q = 0; q < d.quads; ++q) dots += d.uses(r, q) ? 4.0 * static_cast<double>(d.shape.kw) : 0;
+    for (std::int64_t q = 0; q < d.quads; ++q) dots += d.geometry().uses(r, q) ? 4.0 * static_cast<double>(d.shape.kw) : 0;
   }
   const double shuffles = 12.0 * static_cast<double>(d.quads * d.shape.stride[1]);
   return (dots / 2 + shuffles / 2) / static_cast<double>(d.rows);
@@ -54,12 +55,34 @@ struct StripCode {
   const std::int32_t* table = nullptr;
 };
 
+/// Of the thread's shelf where there is one.
+std::shared_ptr<const DepthwiseCode> code_of(const DepthwiseCodeKey& key) {
+  const auto make = [&]() -> std::shared_ptr<const DepthwiseCode> {
+    auto out = std::make_shared<DepthwiseCode>();
+    ConstantPool pool(out->code);
+    for (const DepthwisePiece& p : key.pieces)
+      out->at.push_back(p.interleaves ? emit_interleave(out->code, pool, p.tile.vectors, p.tile.tail)
+                                      : emit_depthwise_tile(out->code, pool, key.geometry, key.epilogue, p.tile, key.vbmi));
+    pool.emit();
+    out->code.finish();
+    return out;
+  };
+  CodeShelf* const shelf = ShelfScope::shelf();
+  if (shelf == nullptr) return make();
+  std::uint64_t hash = static_cast<std::uint64_t>(key.geometry.rows * 31 + key.geometry.stride[1]);
+  for (const auto& [interleaves, t] : key.pieces)
+    hash = hash * 1099511628211U + static_cast<std::uint64_t>(t.columns * 97 + t.rows * 31 + t.vectors * 7 + t.tail) +
+           static_cast<std::uint64_t>(t.strip_columns);
+  for (const Instr& i : key.epilogue.code) hash = hash * 1099511628211U + static_cast<std::uint32_t>(i.imm);
+  return shelf->get(key, hash, make);
+}
+
 class DepthwiseKernel final : public region::HostKernel {
  public:
   DepthwiseKernel(DepthwiseSetting plan, Packed packed)
       : d_(std::move(plan)), weights_(packed[0].data()), init_(reinterpret_cast<const std::int32_t*>(packed[1].data())) {
     padding_.fill(static_cast<std::byte>(d_.zero));
-    generate(d_.options.vbmi);
+    generate();
     // One strip for the full blocks, one for the last block: where the padding columns are differs with the vector count.
     for (std::size_t i : {std::size_t{0}, d_.blocks.size() - 1}) {
       strip_bytes_.push_back(static_cast<std::size_t>(d_.quads * d_.input_columns(d_.strip) * d_.blocks[i].vectors * 64));
@@ -96,10 +119,15 @@ class DepthwiseKernel final : public region::HostKernel {
     fetch_rows(memory.at(x) + image * x.strides[0] + block.first_channel, x, from, from + d_.ahead, block.channels);
   }
 
-  void generate(bool vbmi) {
-    ConstantPool pool(code_);
-    std::map<DepthwiseTile, std::size_t> tiles;
-    std::map<std::pair<int, int>, std::size_t> interleaves;
+  void generate() {
+    DepthwiseCodeKey key{.geometry = d_.geometry(), .epilogue = d_.epilogue, .vbmi = d_.options.vbmi};
+    std::map<DepthwisePiece, std::size_t> pieces;
+    const auto add = [&](const DepthwisePiece& piece) {
+      if (pieces.try_emplace(piece, key.pieces.size()).second) key.pieces.push_back(piece);
+    };
+    const auto interleave_of = [](const Block& b) {
+      return DepthwisePiece{true, {.columns = 0, .rows = 0, .vectors = b.vectors, .tail = b.tail, .strip_columns = 0}};
+    };
     std::set<std::int64_t> row_counts;  // of any run of tasks; of many tasks any number may be
     for (std::int64_t rows = 1; d_.tasks.count > 16 && rows <= d_.rows; ++rows) row_counts.insert(rows);
     for (int begin = 0; d_.tasks.count <= 16 && begin < d_.tasks.count; ++begin) {
@@ -117,28 +145,25 @@ class DepthwiseKernel final : public region::HostKernel {
       }
     };
     const auto tile_of = [&](const Block& b, int width, std::int64_t rows, std::size_t i) {
-      return DepthwiseTile{width, static_cast<int>(rows), b.vectors, b.tail, strips[i]};
+      return DepthwisePiece{false, {width, static_cast<int>(rows), b.vectors, b.tail, strips[i]}};
     };
     each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t) {
-      if (interleaves.count({b.vectors, b.tail}) == 0)
-        interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
+      add(interleave_of(b));
       const Tiling t = tile_pixels(strips[i], DepthwiseSetting::most_columns(rows, b.vectors));
-      for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
-        const auto key = tile_of(b, width, rows, i);
-        if (tiles.count(key) == 0) tiles[key] = emit_depthwise_tile(code_, pool, d_, key, vbmi);
-      }
+      for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) add(tile_of(b, width, rows, i));
       auto& table = tables_[{rows, strips[i], b.vectors}];
       if (table.empty()) table = make_table(rows, t, b.vectors);
     });
-    pool.emit();
-    code_.finish();
-    const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
+    code_ = code_of(key);
+    const auto function = [&](const DepthwisePiece& piece) {
+      return reinterpret_cast<std::uintptr_t>(code_->code.getCode()) + code_->at[pieces.at(piece)];
+    };
     each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t n) {
       auto& list = code_of_[static_cast<std::size_t>(rows)][i];
       list.resize(d_.blocks.size());
       StripCode& code = list[n];
-      const auto tile = [&](int width) { return reinterpret_cast<TileFn>(base + tiles.at(tile_of(b, width, rows, i))); };
-      code.interleave = reinterpret_cast<InterleaveFn>(base + interleaves.at({b.vectors, b.tail}));
+      const auto tile = [&](int width) { return reinterpret_cast<TileFn>(function(tile_of(b, width, rows, i))); };
+      code.interleave = reinterpret_cast<InterleaveFn>(function(interleave_of(b)));
       code.tiling = tile_pixels(strips[i], DepthwiseSetting::most_columns(rows, b.vectors));
       code.big = tile(code.tiling.big);
       code.small = code.tiling.small_count > 0 ? tile(code.tiling.small) : nullptr;
@@ -219,7 +244,7 @@ class DepthwiseKernel final : public region::HostKernel {
   const std::byte* weights_;
   const std::int32_t* init_;
   alignas(64) std::array<std::byte, 64> padding_{};
-  Code code_;
+  std::shared_ptr<const DepthwiseCode> code_;
   std::array<std::array<std::vector<StripCode>, 2>, 5> code_of_;  ///< [rows][0: full strip, 1: the last][block]
   std::map<std::tuple<std::int64_t, std::int64_t, int>, std::vector<std::int32_t>> tables_;  ///< by rows, strip columns, vectors
   std::vector<std::size_t> strip_bytes_;
@@ -227,13 +252,13 @@ class DepthwiseKernel final : public region::HostKernel {
 
 }  // namespace
 
-std::int64_t DepthwiseSetting::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
-  const std::int64_t from = 4 * q + b - r * shape.stride[0];
-  if (from < 0 || from % shape.dilation[0] != 0 || from / shape.dilation[0] >= shape.kh) return -1;
-  return from / shape.dilation[0];
+std::int64_t DepthwiseGeometry::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
+  const std::int64_t from = 4 * q + b - r * stride[0];
+  if (from < 0 || from % dilation[0] != 0 || from / dilation[0] >= kernel_rows) return -1;
+  return from / dilation[0];
 }
 
-bool DepthwiseSetting::uses(std::int64_t r, std::int64_t q) const {
+bool DepthwiseGeometry::uses(std::int64_t r, std::int64_t q) const {
   for (std::int64_t b = 0; b < 4; ++b) {
     if (kernel_row(r, q, b) >= 0) return true;
   }
@@ -291,6 +316,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& d) {
   auto* wp = weights.mutable_data<std::int8_t>().data();
   auto* ip = init.mutable_data<std::int32_t>().data();
   const Conv2d& s = d.shape;
+  const DepthwiseGeometry geometry = d.geometry();
   for (const Block& b : d.blocks) {
     std::int8_t* to = wp + b.weights;
     for (std::int64_t q = 0; q < d.quads; ++q) {
@@ -298,7 +324,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& d) {
         for (std::int64_t v = 0; v < b.vectors; ++v) {
           for (std::int64_t r = 0; r < d.rows; ++r) {
             for (std::int64_t i = 0; i < 64 * d.halves; ++i, ++to) {
-              const std::int64_t c = v * 16 + i % 64 / 4, ky = d.kernel_row(r, q, i % 4);
+              const std::int64_t c = v * 16 + i % 64 / 4, ky = geometry.kernel_row(r, q, i % 4);
               if (c >= b.channels || ky < 0) continue;
               const std::int32_t weight = w[((b.first_channel + c) * s.kh + ky) * s.kw + k];
               *to = static_cast<std::int8_t>(

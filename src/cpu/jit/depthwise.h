@@ -19,6 +19,26 @@
 
 namespace octavo::cpu::jit {
 
+/// All that the code depends on but the shapes of its tiles and the epilogue: emission is given nothing else.
+struct DepthwiseGeometry {
+  std::int64_t kernel_rows = 1, kernel_columns = 1;
+  std::array<std::int64_t, 2> stride{1, 1}, dilation{1, 1};
+  std::int64_t rows = 1;  ///< output rows computed together
+  std::int64_t quads = 1;
+  int halves = 1;
+  bool starts_at_zero = false;
+  bool operator==(const DepthwiseGeometry&) const = default;
+
+  /// Input columns that `columns` output columns read.
+  [[nodiscard]] std::int64_t input_columns(std::int64_t columns) const {
+    return (columns - 1) * stride[1] + (kernel_columns - 1) * dilation[1] + 1;
+  }
+  /// Kernel row that output row r (0 <= r < rows) applies to byte b of quad q, or -1.
+  [[nodiscard]] std::int64_t kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const;
+  /// Whether output row r uses quad q at all.
+  [[nodiscard]] bool uses(std::int64_t r, std::int64_t q) const;
+};
+
 struct DepthwiseSetting {
   Conv2d shape;
   CodeOptions options;
@@ -40,13 +60,10 @@ struct DepthwiseSetting {
   double seconds = 0;
 
   /// Input columns that `columns` output columns read.
-  [[nodiscard]] std::int64_t input_columns(std::int64_t columns) const {
-    return (columns - 1) * shape.stride[1] + (shape.kw - 1) * shape.dilation[1] + 1;
+  [[nodiscard]] std::int64_t input_columns(std::int64_t columns) const { return geometry().input_columns(columns); }
+  [[nodiscard]] DepthwiseGeometry geometry() const {
+    return {shape.kh, shape.kw, shape.stride, shape.dilation, rows, quads, halves, zero == 0};
   }
-  /// Kernel row that output row r (0 <= r < rows) applies to byte b of quad q, or -1.
-  [[nodiscard]] std::int64_t kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const;
-  /// Whether output row r uses quad q at all.
-  [[nodiscard]] bool uses(std::int64_t r, std::int64_t q) const;
   /// The most columns of a tile of so many rows and vectors.
   [[nodiscard]] static int most_columns(std::int64_t tile_rows, int vectors);
 };
@@ -72,6 +89,26 @@ struct DepthwiseTile {
   std::int64_t strip_columns = 1;  ///< output columns of the strip
   auto operator<=>(const DepthwiseTile&) const = default;
 };
-std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwiseSetting& dw, const DepthwiseTile& tile, bool vbmi);
+std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwiseGeometry& dw, const Epilogue& epilogue,
+                                const DepthwiseTile& tile, bool vbmi);
+
+/// One function: of a tile, or one that interleaves rows for blocks of such vectors and such a tail.
+struct DepthwisePiece {
+  bool interleaves = false;
+  DepthwiseTile tile;
+  auto operator<=>(const DepthwisePiece&) const = default;
+};
+/// What is generated, in order.
+struct DepthwiseCodeKey {
+  DepthwiseGeometry geometry;
+  Epilogue epilogue;
+  bool vbmi = false;
+  std::vector<DepthwisePiece> pieces;
+  bool operator==(const DepthwiseCodeKey&) const = default;
+};
+struct DepthwiseCode {
+  Code code;
+  std::vector<std::size_t> at;  ///< where each piece begins
+};
 
 }  // namespace octavo::cpu::jit

@@ -85,16 +85,16 @@ namespace {
 
 /// The dots of a tile: pixels row by row, pixel r * columns + k. args.x: the interleaved strip; table column 0: the tile's first
 /// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/lab/kernels.md).
-void emit_dots(Code& c, const DepthwiseSetting& d, const DepthwiseTile& s, const Tile& t) {
+void emit_dots(Code& c, const DepthwiseGeometry& d, const DepthwiseTile& s, const Tile& t) {
   const Reg64 x = c.r8, w = c.r9;
   c.mov(x, c.ptr[c.rdi + kArgsTable]);
   c.movsxd(x, c.dword[x]);
   c.add(x, c.ptr[c.rdi + kArgsX]);
-  start_accumulators(c, t, d.zero != 0, w);
+  start_accumulators(c, t, !d.starts_at_zero, w);
   c.mov(w, c.ptr[c.rdi + kArgsWeights]);
   const int column = s.vectors * 64, plane = static_cast<int>(d.input_columns(s.strip_columns)) * column;
-  const int stride = static_cast<int>(d.shape.stride[1]), dilation = static_cast<int>(d.shape.dilation[1]),
-            kw = static_cast<int>(d.shape.kw);
+  const int stride = static_cast<int>(d.stride[1]), dilation = static_cast<int>(d.dilation[1]),
+            kw = static_cast<int>(d.kernel_columns);
   const int first_weight = t.accs() + s.columns, weight_regs = 32 - first_weight;
   int turn = 0;
   for (int q = 0; q < static_cast<int>(d.quads); ++q) {
@@ -124,10 +124,11 @@ void emit_dots(Code& c, const DepthwiseSetting& d, const DepthwiseTile& s, const
 
 }  // namespace
 
-std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwiseSetting& dw, const DepthwiseTile& shape, bool vbmi) {
-  Emitter emitter(c, pool, dw.epilogue, vbmi);
+std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwiseGeometry& dw, const Epilogue& epilogue,
+                                const DepthwiseTile& shape, bool vbmi) {
+  Emitter emitter(c, pool, epilogue, vbmi);
   const Tile tile{.pixels = shape.columns * shape.rows, .vectors = shape.vectors, .tail = shape.tail};
-  return emit_tile_loop(c, emitter, tile, dw.epilogue.columns, [&] { emit_dots(c, dw, shape, tile); });
+  return emit_tile_loop(c, emitter, tile, epilogue.columns, [&] { emit_dots(c, dw, shape, tile); });
 }
 
 }  // namespace octavo::cpu::jit

@@ -6,6 +6,7 @@
 #include "plan/candidates/above_moves.h"
 #include "plan/candidates/choices.h"
 #include "plan/candidates/neighbours.h"
+#include "plan/candidates/second_stores.h"
 #include "plan/candidates/segments.h"
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
@@ -33,6 +34,7 @@ void choose_devices(region::Plan& plan, const std::vector<const region::Provider
   const std::string preferred(providers.front()->device());
   plan.devices.push_back({preferred, 0});
   for (region::Region& r : plan.regions) r.device = 1;
+  copy_second_stores(plan, providers);
   if (std::none_of(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->device() == host; })) return;
   for (region::Region& r : plan.regions) {
     const Reasons why = refusal(r, plan, providers);

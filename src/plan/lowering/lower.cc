@@ -64,22 +64,7 @@ class Lowerer {
     for (const auto& [user, slot] : g_.users(target)) r.onnx_nodes.insert(g_.node(user).origin.begin(), g_.node(user).origin.end());
     const std::string& value = g_.value(target).name;
     r.name = "copy " + (!value.empty() ? value : r.onnx_nodes.empty() ? std::string("tensor") : *r.onnx_nodes.begin());
-    Stage stage;
-    stage.space = to.dims;
-    const bool integer = !ir::is_float(from.dtype);
-    const int v = stage.program.load(integer ? program::Op::load_i : program::Op::load_f, 0);
-    stage.program.outputs.push_back({v, to.dtype});
-    stage.operands.push_back({std::move(from), {}});
-    stage.stores.push_back(to);
-    const bool held = integer ? ir::is_int8(to.dtype) || to.dtype == ir::DType::s32 : to.dtype != ir::DType::f64;
-    if (!held) {  // s64, bool, f64, ...: a program cannot hold them
-      stage.anchor.op = Op::reshape;
-      stage.anchor.facts = ir::Reshape{};
-      stage.anchor.inputs.push_back(stage.operands[0].ref);
-      stage.operands.clear();
-      stage.program = {};
-    }
-    r.stages.push_back(std::move(stage));
+    r.stages.push_back(copy_stage(std::move(from), to));
     r.graph_inputs = {source};
     r.graph_outputs = {target};
     regions_.push_back(std::move(r));
@@ -365,6 +350,25 @@ class Lowerer {
 
 Result<std::vector<Region>> lower(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement, Memo& memo) {
   return Lowerer(g, grids, grouping, placement, memo).run();
+}
+
+region::Stage copy_stage(region::TensorRef from, const region::TensorRef& to) {
+  Stage stage;
+  stage.space = to.dims;
+  const bool integer = !ir::is_float(from.dtype);
+  const int v = stage.program.load(integer ? program::Op::load_i : program::Op::load_f, 0);
+  stage.program.outputs.push_back({v, to.dtype});
+  stage.operands.push_back({std::move(from), {}});
+  stage.stores.push_back(to);
+  const bool held = integer ? ir::is_int8(to.dtype) || to.dtype == ir::DType::s32 : to.dtype != ir::DType::f64;
+  if (!held) {  // s64, bool, f64, ...: a program cannot hold them
+    stage.anchor.op = Op::reshape;
+    stage.anchor.facts = ir::Reshape{};
+    stage.anchor.inputs.push_back(stage.operands[0].ref);
+    stage.operands.clear();
+    stage.program = {};
+  }
+  return stage;
 }
 
 }  // namespace octavo::plan

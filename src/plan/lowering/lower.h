@@ -16,4 +16,7 @@ namespace octavo::plan {
 [[nodiscard]] Result<std::vector<region::Region>> lower(const ir::Graph& g, const ir::Grids& grids, const Grouping& grouping,
                                                         Placement& placement, Memo& memo);
 
+/// A stage that only copies, elements in their own types.
+[[nodiscard]] region::Stage copy_stage(region::TensorRef from, const region::TensorRef& to);
+
 }  // namespace octavo::plan
