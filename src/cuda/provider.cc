@@ -21,6 +21,7 @@
 #include "cuda/programmed.h"
 #include "cuda/text/counted.h"
 #include "cuda/text/emit_cuda.h"
+#include "cuda/text/next.h"
 #include "cuda/unknown_weights.h"
 #include "region/artifact.h"
 #include "region/kernel_version.h"
@@ -328,6 +329,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     RegionKernels out;
     ++emitted();
     OCTAVO_TRY(KernelText one, matched.emit(tactic.parameters));
+    take_next(one);
     leave_out_uncounted(one, r);
     for (Launch& l : one.launches) {
       l.early = target_.starts_early();
@@ -346,7 +348,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
       if (static_cast<std::size_t>(s.module) >= modules.size())
         return fail(ErrorKind::bad_engine, fmt::format("a launch of module {}, there are {}", s.module, modules.size()));
       for (const Argument& p : s.launch.arguments) {
-        if (p.kind == Argument::Kind::number) continue;
+        if (p.kind == Argument::Kind::number || p.kind == Argument::Kind::next) continue;
         const std::int64_t bytes =
             p.kind == Argument::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
         if (p.offset < 0 || p.offset > bytes)

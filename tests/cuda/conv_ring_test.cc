@@ -276,6 +276,9 @@ TEST_F(ConvLinear, EveryWayToShareTilesAndEveryProgram) {
     if (some.takes()) {
       EXPECT_EQ(run_codes(k, tile("64x128", 2, "own", 4)), "") << style << ", two with tiles of their own";
     }
+    if (some.takes()) {
+      EXPECT_EQ(run_codes(k, tile("64x32", 1, "shared", 8)), "") << style << ", 32 channels";
+    }
   }
   const ConvCase k = codes(300, 272, 200, "residual", 130);
   EXPECT_EQ(run_codes(k, tile("192x64", 3, "shared", 3)), "") << "three warpgroups";
@@ -297,6 +300,7 @@ TEST_F(ConvLinear, LayersOfOneInputAreOneProduct) {
   EXPECT_EQ(run_all({"relu", "residual"}, own), "") << "programs of their own";
   EXPECT_EQ(run_all({"float", "rest", "silu"}, shared), "") << "stores of other types, and several";
   EXPECT_EQ(run_all({"relu", "bias"}, tile("64x256", 2, "own", 3)), "") << "a tile wider than a layer";
+  EXPECT_EQ(run_all({"relu", "residual"}, tile("64x32", 1, "shared", 4, 2)), "") << "32 channels";
   ConvScene odd(codes(70, 96, 96, "bias", 5), 7);
   add_layer(odd, codes(70, 96, 96, "relu", 5), 8);
   EXPECT_EQ(run_codes(odd, own), "") << "the last tile of each layer is half empty";

@@ -38,13 +38,15 @@ bool close(const std::byte* a, const std::byte* e, ir::DType t, float tolerance)
   return std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y)) + step;
 }
 
-/// "", or which kernel of the text never waits for the ones before it (Launch::early).
+/// "", or which kernel of the text never waits for the ones before it (Launch::early), or lets the next one begin before it has waited itself.
 std::string begins_before_others_end(const std::string& text) {
-  constexpr std::string_view kKernel = "OCTAVO_KERNEL(", kWait = "octavo_wait_for_previous();";
+  constexpr std::string_view kKernel = "OCTAVO_KERNEL(", kWait = "octavo_wait_for_previous();", kNext = "octavo_let_next_begin();";
   for (std::size_t at = text.find(kKernel); at != std::string::npos;) {
     const std::size_t next = text.find(kKernel, at + kKernel.size());
-    if (text.substr(at, next - at).find(kWait) == std::string::npos)
-      return "a kernel does not wait: " + text.substr(at, text.find('{', at) - at);
+    const std::string kernel = text.substr(at, next - at), name = kernel.substr(0, kernel.find('{'));
+    const std::size_t waits = kernel.find(kWait);
+    if (waits == std::string::npos) return "a kernel does not wait: " + name;
+    if (kernel.find(kNext) < waits) return "a kernel lets the next one begin before it waits: " + name;
     at = next;
   }
   return "";

@@ -6,6 +6,7 @@
 // --cores: of the machine that is assumed (16). --sample N compiles every Nth text of a family and scales what that took; 0 compiles nothing (default).
 // --threads N: behind the table, all texts are compiled by N threads: seconds by the clock, of the threads and of the processors.
 // --list: a line a tactic as it would be timed. --dump DIR: writes each text, with the prelude, to DIR/FAMILY-NUMBER.cu.
+// Behind the table: how many different texts the kernels of the plan have, which a build compiles where it did not time them. --dump writes them too.
 // For each model a table: family, tactics that are timed, different texts, their lines, seconds of a processor in NVRTC, and for making texts and
 // packing constants.
 #include <fmt/format.h>
@@ -86,6 +87,28 @@ class Listing {
     all.compiled = all.texts;
     line("all", all);
     fmt::print("planning on one thread, all of this but NVRTC: {:.1f} s\n", wall - compiling_);
+  }
+
+  /// Of the finished plan.
+  Status add_chosen(const region::Plan& plan) {
+    std::set<std::string, std::less<>> all;
+    int regions = 0, untimed = 0;
+    for (const region::Region& r : plan.regions) {
+      if (r.code < 0) continue;
+      const region::Buffer& source = plan.buffers[static_cast<std::size_t>(r.code)];
+      if (source.kind != region::BufferKind::source) continue;
+      OCTAVO_TRY(const auto texts, cuda::split_modules(source.data.bytes()));
+      ++regions;
+      for (const auto t : texts) {
+        const std::string text(reinterpret_cast<const char*>(t.data()), t.size());
+        if (!all.insert(text).second) continue;
+        if (!a_.dump.empty())
+          std::ofstream(fmt::format("{}/chosen-{}-{}.cu", a_.dump, r.tactic.family, all.size())) << cuda::emit_prelude() << text;
+        untimed += seen_.insert(text).second ? 1 : 0;
+      }
+    }
+    fmt::print("the plan: {} regions with kernels, {} texts, {} of them not timed\n", regions, all.size(), untimed);
+    return {};
   }
 
   Status compile_together() const {
@@ -176,6 +199,7 @@ Status texts_of(const std::string& path, const Arguments& a) {
   OCTAVO_TRY(const plan::Planned planned, plan::make_plan(model->graph, providers, p));
   listing.print(fmt::format("{}: {} regions", path, planned.plan.regions.size()),
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  OCTAVO_CHECK(listing.add_chosen(planned.plan));
   return listing.compile_together();
 }
 

@@ -226,8 +226,9 @@ Status check_launch(const Launch& l, const Cubin& cubin) {
       static_cast<std::size_t>(of->parameters) == given && of->sizes.size() == given && (given > 0 || of->parameter_bytes == 0);
   for (std::size_t i = 0; fits && i < given; ++i) {
     const Argument& a = l.arguments[i];
-    fits =
-        a.image >= 0 ? of->sizes[i] == kImageBytes : of->sizes[i] == 8 || (of->sizes[i] == 4 && a.kind == Argument::Kind::number);
+    fits = a.image >= 0
+               ? of->sizes[i] == kImageBytes
+               : of->sizes[i] == 8 || (of->sizes[i] == 4 && (a.kind == Argument::Kind::number || a.kind == Argument::Kind::next));
   }
   if (!fits)
     return bad(fmt::format("kernel \"{}\" takes {} parameters of {} bytes, the launch gives {} pointers", l.function,

@@ -22,6 +22,18 @@ constexpr std::size_t kMostGraphs = 64;           ///< timing has two of each ta
 /// least the second number.
 constexpr std::size_t kTimedLaunches = 32, kFewTimed = 4;
 
+std::int64_t blocks_of(const Launch& l) {
+  return std::int64_t{l.grid[0]} * l.grid[1] * l.grid[2];
+}
+
+/// May the next kernel's blocks be placed while the last blocks of a kernel run? Only where neither has more blocks than there are multiprocessors: blocks that are
+/// placed while others run go where room is, several on one multiprocessor, and some multiprocessors have none then.
+///   On one H200, medians: BERT-base of 128 tokens 0.411 ms without, 0.366 ms where every kernel lets the next one begin; but ViT-B/16 at batch 1, with more blocks
+///   than multiprocessors, 0.442 and 0.495 ms, MobileNetV2 at batch 128 0.74 and 0.79 ms.
+bool begins_early(const Launch& l, const Launch& next, int multiprocessors) {
+  return blocks_of(l) <= multiprocessors && blocks_of(next) <= multiprocessors;
+}
+
 }  // namespace
 
 GpuExecutor::~GpuExecutor() {
@@ -191,11 +203,16 @@ Status GpuExecutor::capture(const Key& key, const region::Memory& memory) {
     CuGraph graph = nullptr;
     OCTAVO_CHECK(api_.check(api_.begin_capture(stream_, kCaptureThread), "beginning a captured graph"));
     Status launched;
+    std::vector<std::pair<const Ready*, std::size_t>> all;  // with their regions
+    for (std::size_t i = key.first; i < key.last; ++i) {
+      for (const Ready& r : ready_[i]) all.emplace_back(&r, i);
+    }
     for (int copy = 0; copy < key.copies; ++copy) {
-      for (std::size_t i = key.first; i < key.last; ++i) {
-        for (const Ready& r : ready_[i]) {
-          if (launched) launched = launch(r, memory, plan_.regions[i].name);
-        }
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        // Not where a region is timed: it follows itself there.
+        const bool lets_next = key.copies == 1 && k + 1 < all.size() &&
+                               begins_early(*all[k].first->launch, *all[k + 1].first->launch, gpu_.facts().multiprocessors);
+        if (launched) launched = launch(*all[k].first, memory, plan_.regions[all[k].second].name, lets_next);
       }
     }
     const Status ended = api_.check(api_.end_capture(stream_, &graph), "ending a captured graph");
@@ -209,13 +226,14 @@ Status GpuExecutor::capture(const Key& key, const region::Memory& memory) {
   return {};
 }
 
-Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const std::string& name) const {
+Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const std::string& name, bool lets_next) const {
   std::vector<CuAddress> values;
   std::vector<EncodedImage> images;
   std::vector<void*> parameters;
   images.reserve(r.launch->arguments.size());
   for (const Argument& p : r.launch->arguments) {
-    const CuAddress base = p.kind == Argument::Kind::number      ? 0
+    const CuAddress base = p.kind == Argument::Kind::next        ? CuAddress{lets_next ? 1U : 0U}
+                           : p.kind == Argument::Kind::number    ? 0
                            : p.kind == Argument::Kind::workspace ? r.workspace
                                                                  : address(place(p, memory));
     values.push_back(base + static_cast<CuAddress>(p.offset));

@@ -51,7 +51,7 @@ class GpuExecutor final : public region::Executor {
   [[nodiscard]] Status transfer(const region::Region& r, const region::Memory& memory);
   [[nodiscard]] Result<CuGraphExec> graph(std::size_t first, std::size_t last, int copies, const region::Memory& memory);
   [[nodiscard]] Status capture(const Key& key, const region::Memory& memory);
-  [[nodiscard]] Status launch(const Ready& r, const region::Memory& memory, const std::string& name) const;
+  [[nodiscard]] Status launch(const Ready& r, const region::Memory& memory, const std::string& name, bool lets_next) const;
 
   const Gpu& gpu_;
   const DriverApi& api_;

@@ -15,7 +15,7 @@ using region::TensorRef;
 
 using ParameterKind = LaunchForm::Parameter::Kind;
 /// By kind: what parameters are called in files.
-constexpr std::string_view kNames[] = {"workspace", "count", "number", "constant", "input", "operand", "store", "weights"};
+constexpr std::string_view kNames[] = {"workspace", "count", "next", "number", "constant", "input", "operand", "store", "weights"};
 std::string_view name_of(ParameterKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -186,6 +186,7 @@ class Launches {
 
   Result<Argument> argument(const LaunchForm::Parameter& p, std::size_t images) {
     if (p.kind == Kind::workspace) return Argument{Argument::Kind::workspace, 0, at(p.numbers[0])};
+    if (p.kind == Kind::next) return Argument{Argument::Kind::next, 0, at(p.numbers[0])};
     if (p.kind == Kind::number) return Argument{Argument::Kind::number, 0, at(p.numbers[0])};
     if (p.kind == Kind::count) {
       if (region_.count < 0) return bad("a parameter is a count, and none decides the region's size");
@@ -235,6 +236,7 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
     json parameters = json::array();
     for (const Argument& p : start.launch.arguments) {
       if (p.kind == Argument::Kind::workspace) parameters.push_back({name_of(ParameterKind::workspace), p.offset});
+      if (p.kind == Argument::Kind::next) parameters.push_back({name_of(ParameterKind::next), p.offset});
       if (p.kind == Argument::Kind::number) parameters.push_back({name_of(ParameterKind::number), p.offset});
       if (p.kind == Argument::Kind::count) parameters.push_back({name_of(ParameterKind::count), p.offset});
       if (p.kind == Argument::Kind::constant) parameters.push_back({name_of(ParameterKind::constant), p.index, p.offset});

@@ -57,10 +57,11 @@ class GpuKernel final : public region::Kernel {
 struct LaunchForm {
   using Number = std::uint32_t;
   struct Parameter {
-    enum class Kind : std::uint8_t { workspace, count, number, constant, input, operand, store, weights };
+    enum class Kind : std::uint8_t { workspace, count, next, number, constant, input, operand, store, weights };
     Kind kind = Kind::number;
-    bool image = false;               ///< of a tensor: numbers[3] is the image's
-    std::array<Number, 4> numbers{};  ///< workspace, count, number: offset. constant: index, offset. Tensors: stage, index, offset
+    bool image = false;  ///< of a tensor: numbers[3] is the image's
+    std::array<Number, 4>
+        numbers{};  ///< workspace, count, next, number: offset. constant: index, offset. Tensors: stage, index, offset
   };
   struct Start {
     std::string function;

@@ -72,6 +72,7 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
     if (a + lane < {rows} && b + j < {columns}) tile[j][lane] = from[(long long)(b + j) * {from_step} + (a + lane)];
   }}
   octavo_barrier();
+  octavo_let_next_begin();
   for (int j = first; j < 32; j += 8) {{
     if (a + j < {rows} && b + lane < {columns}) to[(long long)(a + j) * {to_step} + (b + lane)] = tile[lane][j];
   }}

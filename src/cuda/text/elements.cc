@@ -367,7 +367,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
     text += anchor.finish;
     if (anchor.shared == 1) text += "  (void)share;\n";
   }
-  text += loads + results;
+  text += loads + "  octavo_let_next_begin();\n" + results;
   text += fmt::format("  OCTAVO_UNROLL\n  for (int v = 0; v < kRun; ++v) octavo_program({}{});\n{}}}\n", acc ? "acc[v]" : "0", call,
                       stores);
   launch.grid = {static_cast<int>((threads + units - 1) / units), 1, 1};

@@ -14,10 +14,10 @@ namespace octavo::cuda {
 
 /// What one parameter of a kernel points to, or a number. Shapes, strides and other numbers are literals of the text, but for open ones (text/open.h).
 struct Argument {
-  enum class Kind : std::uint8_t { buffer, constant, workspace, number, count };
+  enum class Kind : std::uint8_t { buffer, constant, workspace, number, count, next };
   Kind kind = Kind::buffer;
   std::int32_t index =
-      0;  ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; count: Region::count; others: 0
+      0;  ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; count: Region::count; others: 0. next: 1 where the next kernel may begin early (text/next.h)
   std::int64_t offset = 0;  ///< bytes behind the beginning; the number
   std::int32_t image = -1;  ///< not -1, of a buffer: the kernel gets Launch::images[image] of what begins there, not its address
   bool operator==(const Argument&) const = default;
@@ -39,8 +39,8 @@ struct Launch {
   std::string function;
   std::array<int, 3> grid{1, 1, 1}, block{1, 1, 1};
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory
-  /// Programmatic launch: the kernel's blocks are placed on the GPU when the last block of the kernel before it has ended, and wait there until
-  /// its stores can be seen. So part of the time between two kernels is left out, which is much of what a small network spends at batch 1. The
+  /// Programmatic launch: the kernel's blocks are placed on the GPU when each block of the kernel before it has ended or let the next one begin
+  /// (octavo_let_next_begin()), and wait there until its stores can be seen. So part of the time between two kernels is left out, which is much of what a small network spends at batch 1. The
   /// provider sets it where the target can (Target::starts_early); every kernel's text says where it waits, octavo_wait_for_previous().
   ///   On one H100, ResNet50 at batch 1: 0.255 ms without, 0.244 ms with it; MobileNetV2: 0.141 and 0.125 ms. Kernels that allow the next one
   ///   to be placed when they begin (griddepcontrol.launch_dependents) are slower than without, 0.390 and 0.166 ms: probably blocks that wait

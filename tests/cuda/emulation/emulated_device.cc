@@ -89,7 +89,7 @@ class EmulatedExecutor final : public region::Executor {
     std::vector<void*> parameters;
     std::deque<OctavoImage> images;
     for (const cuda::Argument& p : s.launch.arguments) {
-      if (p.kind == cuda::Argument::Kind::number) {
+      if (p.kind == cuda::Argument::Kind::number || p.kind == cuda::Argument::Kind::next) {
         parameters.push_back(reinterpret_cast<void*>(p.offset));  // NOLINT: eight bytes
         continue;
       }

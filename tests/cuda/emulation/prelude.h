@@ -28,6 +28,7 @@ OCTAVO_DEVICE int octavo_same(int v) {
 #define octavo_meet(id, threads) octavo_hooks->barrier(id, threads, __LINE__)
 #define octavo_arrive(id, threads) octavo_hooks->arrive(id, threads)
 OCTAVO_DEVICE void octavo_wait_for_previous() {}
+OCTAVO_DEVICE void octavo_let_next_begin(int = 0) {}
 
 template <int bytes, bool near_copy>
 OCTAVO_DEVICE void octavo_copy_async(void* shared, const void* global) {

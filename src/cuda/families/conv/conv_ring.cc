@@ -83,6 +83,11 @@ FloatSizes sizes_of(const StreamConvs& all, const FloatTile& t, const Target& ta
   return z;
 }
 
+/// Channels of a thread's run.
+int run_of(const FloatTile& t) {
+  return std::min(16, t.channels / 4);
+}
+
 int registers_of(const FloatTile& t, const FloatSizes& z) {
   return z.registers > 0 ? z.registers : t.registers_at_launch();
 }
@@ -91,8 +96,8 @@ Reasons why_not_tile(const FloatTile& t, const FloatSizes& z, const Target& targ
   if (t.groups < 1 || t.groups > 4 || (t.in_turn != 0 && t.groups == 1))
     return unmet("warpgroups", t.groups, "1 to 4, 2 or more with own tiles");
   if (t.pixels < 64 || t.own_pixels() % 64 != 0 || t.pixels % 64 != 0 || t.pixels > 512 ||
-      (t.channels != 64 && t.channels != 128 && t.channels != 192 && t.channels != 256))
-    return unmet("tile", fmt::format("{}x{}", t.pixels, t.channels), "multiples of 64 pixels a warpgroup, 64 to 256 channels");
+      (t.channels != 32 && t.channels != 64 && t.channels != 128 && t.channels != 192 && t.channels != 256))
+    return unmet("tile", fmt::format("{}x{}", t.pixels, t.channels), "multiples of 64 pixels a warpgroup, 32 to 256 channels");
   const int sums = t.own_pixels() * t.channels / 128;
   constexpr int kOthers = 40;
   const int has = registers_of(t, z);
@@ -185,7 +190,8 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
                                       {128, 128, 2, 0, 1}, {128, 128, 2, 1, 1}, {64, 256, 2, 1, 1},  {64, 192, 2, 1, 1},
                                       {64, 128, 2, 1, 1},  {64, 192, 3, 1, 1},  {64, 128, 3, 1, 1},  {64, 128, 4, 1, 1},
                                       {128, 64, 3, 1, 1},  {128, 64, 4, 1, 1},  {64, 64, 2, 1, 1},   {64, 64, 4, 1, 1},
-                                      {128, 128, 1, 0, 2}, {64, 128, 1, 0, 2},  {64, 64, 1, 0, 2},   {64, 64, 1, 0, 3}};
+                                      {128, 128, 1, 0, 2}, {64, 128, 1, 0, 2},  {64, 64, 1, 0, 2},   {64, 64, 1, 0, 3},
+                                      {64, 32, 1, 0, 1},   {64, 32, 1, 0, 2},   {64, 32, 1, 0, 3}};  // few rows: more blocks
     std::vector<Choice<FloatTile>> out;
     for (const Base& b : kBases) {
       if ((b.pixels > 64 && b.pixels >= 2 * s.pixels()) || (b.channels > 64 && b.channels >= 2 * s.out_channels)) continue;
@@ -209,8 +215,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
       open.name("kItems", parts(s.pixels(), t.pixels) * z.tiles_n);
       open.name("kBatch", s.batch);
     }
-    constexpr int kRun = 16;
-    const int piece = all.piece(kRun), spare = registers_of(t, z) - t.own_pixels() * t.channels / 128;
+    const int run = run_of(t), piece = all.piece(run), spare = registers_of(t, z) - t.own_pixels() * t.channels / 128;
     const bool several = all.parts.size() > 1;
     const std::int64_t padded = z.part_tiles * t.channels;
     const auto filter_of_part = static_cast<std::size_t>(padded * s.taps() * s.tap_bytes());
@@ -224,7 +229,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
     for (std::size_t k = 0; k < all.parts.size(); ++k) {
       const ConvSetting& part = all.parts[k];
       ConvWeights one = read_weights(part);
-      EpilogueShape shape = conv_epilogue(part.tail, one.largest_sum, 2, kRun, padded);
+      EpilogueShape shape = conv_epilogue(part.tail, one.largest_sum, 2, run, padded);
       // So many registers beside the sums are taken by what is read ahead, and by two rows side by side. With fewer NVRTC spills.
       constexpr int kOfAhead = 72, kOfPairs = 88;
       shape.ahead = spare >= kOfAhead, shape.pairs = spare >= kOfPairs;
@@ -261,7 +266,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
     replace_mark(text, "@FINISH@", finish);
     KernelText out;
     out.text = define(s, all.parts.size(), t, z) + epilogues + text;
-    out.constants.push_back(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, kRun, piece}));
+    out.constants.push_back(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, run, piece}));
     for (ir::Tensor& c : constants) out.constants.push_back(std::move(c));
     out.launches.push_back(std::move(launch));
     return out;
@@ -269,7 +274,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
 
  private:
   [[nodiscard]] Reasons why_not(const StreamConvs& all, const FloatTile& t, const Target& target) const {
-    if (type_ == ConvType::u8s8 && t.channels == 192) return unmet("channels of a tile of codes", t.channels, "64, 128 or 256");
+    if (type_ == ConvType::u8s8 && t.channels == 192) return unmet("channels of a tile of codes", t.channels, "32, 64, 128 or 256");
     return why_not_tile(t, sizes_of(all, t, target), target);
   }
   Result<ConvSetting> read_one(const region::Stage& stage, const region::Plan& plan) const {
