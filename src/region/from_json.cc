@@ -311,12 +311,11 @@ class Reader {
     r.key = text(j, "key");
     r.graph_inputs = integers<ir::ValueId>(j, "graph_inputs", ir::kNone, kMaxId);
     r.graph_outputs = integers<ir::ValueId>(j, "graph_outputs", ir::kNone, kMaxId);
-    if (has(j, "counted")) {
-      const json& c = *field(j, "counted");
-      r.count = static_cast<BufferId>(integer(c, "count", 0, kMaxId));
-      r.count_times = static_cast<std::int32_t>(integer(c, "times", 1, kMaxId));
-      r.count_per = static_cast<std::int32_t>(integer(c, "per", 1, kMaxId));
-      const auto dims = integers<std::int32_t>(c, "dims", -1, kMaxId);
+    if (const json* c = has(j, "counted") ? field(j, "counted") : nullptr) {  // null too once something is wrong
+      r.count = static_cast<BufferId>(integer(*c, "count", 0, kMaxId));
+      r.count_times = static_cast<std::int32_t>(integer(*c, "times", 1, kMaxId));
+      r.count_per = static_cast<std::int32_t>(integer(*c, "per", 1, kMaxId));
+      const auto dims = integers<std::int32_t>(*c, "dims", -1, kMaxId);
       for (std::size_t s = 0; s < std::min(dims.size(), r.stages.size()); ++s) r.stages[s].counted = dims[s];
     }
     return r;

@@ -22,3 +22,11 @@ struct OwnCache {
 const OwnCache cache;
 
 }  // namespace
+
+// NVRTC is not compiled with a sanitizer: ThreadSanitizer does not see its locks, and it never gives back what opening a driver took.
+extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+  return "race:libnvrtc\n";
+}
+extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+  return "leak:libnvrtc\n";
+}

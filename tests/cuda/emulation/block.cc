@@ -128,7 +128,7 @@ class Runner {
     arrivals_.clear();
     for (Range* r : {dynamic_.get(), static_.get()}) {
       r->forget();
-      std::memset(r->data(), 0xCD, r->bytes());
+      if (r->bytes() > 0) std::memset(r->data(), 0xCD, r->bytes());
     }
     const auto x = static_cast<std::size_t>(grid_.blocks[0]), y = static_cast<std::size_t>(grid_.blocks[1]);
     const auto tx = static_cast<std::size_t>(grid_.threads[0]), ty = static_cast<std::size_t>(grid_.threads[1]);
