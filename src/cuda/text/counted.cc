@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cuda/text/kernel_span.h"
 #include "region/counted.h"
 
 namespace octavo::cuda {
@@ -65,12 +66,13 @@ void leave_out_uncounted(KernelText& t, const region::Region& region) {
   for (Launch& l : t.launches) {
     const CountedItems& c = l.counted;
     if (c.rows < 1 || c.rows % room != 0) continue;
-    if (changed.insert(l.function).second) {
-      const std::size_t name = t.text.find(") " + l.function + "("), end = t.text.find(") {\n", name + 2);
-      if (name == std::string::npos || end == std::string::npos) continue;
-      const std::string lines = first_lines(c, std::string_view(t.text).substr(name, end - name));
-      t.text.insert(end + 4, lines);
-      t.text.insert(end, kParameters);
+    if (!changed.contains(l.function)) {
+      const auto kernel = kernel_span(t.text, l.function);
+      if (!kernel) continue;
+      const std::string lines = first_lines(c, std::string_view(t.text).substr(kernel->name, kernel->parameters - kernel->name));
+      t.text.insert(kernel->body, lines);
+      t.text.insert(kernel->parameters, kParameters);
+      changed.insert(l.function);
     }
     l.arguments.push_back({Argument::Kind::count, region.count, 0});
     for (const std::int64_t number :
