@@ -18,6 +18,8 @@ SERVING = ("uvicorn", "starlette", "httptools", "orjson", "prometheus_client")
 TRANSFORMERS = ("bert128:1", "swin_t:1", "vit_b_16:1", "vit_b_16:64")  # README shows these
 NETWORKS = ("vit_b_16:64", "bert128:32", "vit_b_16:1", "bert128:1", "swin_t:1", "efficientnet_b0:32", "mobilenet_v3_large:8")
 MORE = ("convnext_tiny:8", "inception_v3:8", "densenet121:8", "regnet_y_800mf:8", "bert384:8")  # a record of their own: each fits into ten minutes
+OTHERS = ("resnext50_32x4d:8", "efficientnet_v2_s:8", "deeplabv3_mobilenet_v3_large:8", "r3d_18:2", "shufflenet_v2_x1_0:8")
+MIXED = ("efficientnet_b0:32",)  # convolutions alone quantized
 
 NETS = ("resnet50", "mobilenet_v2", "yolov8n", "unet")
 TRAINED = ("mobilenetv,squeezenet,resnet20,resnet56", "tinycnn,yolox,unet_small", "nanodet,ppocr,yunet", "retina,_like")
@@ -92,12 +94,14 @@ def other_steps(cpus):
 
 
 def gpu_steps(name):
-    folder = "{work}/gpu"
-    def networks(record, importance, minutes, names):
-        return Step(record, importance, minutes, "gpu_networks.py", [folder, *names, "--forms", "float16,int8", "--octavo", "{octavo}", "--json", "{json}", "--rounds", "{rounds}", "--seconds", "{left}",
+    folder, gpus = "{work}/gpu", gpu_time.count()
+    def networks(record, importance, minutes, names, forms="float16,int8"):
+        many = ["--gpus", str(gpus)] if gpus > 1 else []
+        return Step(record, importance, minutes, "gpu_networks.py", [folder, *names, *many, "--forms", forms, "--octavo", "{octavo}", "--json", "{json}", "--rounds", "{rounds}", "--seconds", "{left}",
                                                             "--out", "{work}/gpu-networks"], GPU)
 
     return [networks(f"gpu-transformers-{name}", 1, 5, TRANSFORMERS), networks(f"gpu-networks-{name}", 3, 9, NETWORKS), networks(f"gpu-networks-{name}-more", 3, 7, MORE),
+            networks(f"gpu-networks-{name}-others", 3, 7, OTHERS), networks(f"gpu-networks-{name}-mixed", 3, 2, MIXED, "mixed"),
             Step(f"gpu-parity-{name}", 4, 2, "gpu_parity.py", ["{work}/models", "--make", "--nets", "resnet50,mobilenet_v2", "--styles", "residual,inputs", "--batches", "1,64", "--effort", "1", "--cache",
                                                               "{work}/gpu.times", "--pairs", "{rounds}"], ("onnx", "onnxruntime")),
             Step(f"gpu-encoders-{name}", 6, 6, "gpu_transformers.py", [folder, "--rounds", "{rounds}", "--seconds", "{left}", "--out", "{work}/gpu-encoders"], ("onnx", "torch"))]

@@ -3,11 +3,12 @@ those of torchvision and transformers with seeded weights, written by PyTorch's 
 Needs a GPU, torch, torchvision, onnx, onnxscript; onnxruntime for the forms int8 and mixed; transformers for bert.
 
 usage: gpu_networks.py DIR [NETWORK:BATCH ...] [--forms float16,mixed,int8] [--rounds 6] [--seconds 540] [--out DIR] [--effort 1] [--allow TYPES] [--workers N] [--check]
-       [--mode reduce-overhead] [--octavo COMMAND] [--json FILE] [--record NAME]
+       [--mode reduce-overhead] [--octavo COMMAND] [--json FILE] [--record NAME] [--gpus N]
 DIR/bin/octavo is measured (or --octavo), DIR/lib holds libraries for it, DIR/models keeps the models and DIR/cache what PyTorch and Octavo keep. Without networks: those of TARGETS.
 
 First all networks are exported and compiled in PyTorch, several at a time; these processes then wait. Engines are built one after the other, and PyTorch and the engines of a network
-take turns, round after round. --json keeps the rounds: the same command measures what is missing there.
+take turns, round after round. --json keeps the rounds: the same command measures what is missing there. --gpus N: so many networks at a time, each on a GPU and on an equal share of
+the processor's cores of its own; needs --json.
 
 One JSON line a measurement goes to OUT/rows.json and to the screen: network, batch, form, ms (median), build_s (with what is measured to choose kernels), ratio (PyTorch's ms divided by it),
 slowest (the five regions that take longest, with their kernels). Times are of whole runs with inputs and outputs in the GPU's memory. What there is no time for is left out, and
@@ -176,7 +177,8 @@ class Bench:
         with concurrent.futures.ThreadPoolExecutor(self.args.workers) as pool:
             list(pool.map(one, networks))
 
-    def title(self, name, batch, form):
+    @staticmethod
+    def title(name, batch, form):
         return f"{name}, batch {batch}, {form}"
 
     def build(self, name, batch, form):
@@ -225,6 +227,35 @@ class Bench:
             self.row(network=name, batch=batch, form=f"check {form}", error=(done.stdout + done.stderr).strip()[-300:])
 
 
+def on_many_gpus(args, networks):
+    """Measures the networks in a process of its own for each GPU, and brings their rounds into one file. Whether all of them ended well."""
+    results = json.loads(args.json.read_text()) if args.json.exists() else {"times": {}}
+    figures.claim(results, args.octavo or pathlib.Path(args.folder) / "bin/octavo", gpu_time.device())
+    cores, lanes = sorted(os.sched_getaffinity(0)), [[] for _ in range(args.gpus)]
+    for i, (name, batch) in enumerate(networks):
+        lanes[i % args.gpus].append(f"{name}:{batch}")
+    share = len(cores) // args.gpus
+
+    def lane(i):
+        kept = args.json.with_name(f"{args.json.name}.{i}")
+        words = [sys.executable, __file__, args.folder, *lanes[i], "--forms", ",".join(args.forms), "--seconds", args.seconds, "--out", f"{args.out}.{i}", "--effort", args.effort,
+                 "--allow", args.allow, "--workers", max(1, share // 4), "--mode", args.mode, "--rounds", args.rounds, "--json", kept,
+                 *(["--octavo", args.octavo] if args.octavo else []), *(["--check"] if args.check else []), *(["--prepare"] if args.prepare else [])]
+        done = subprocess.run([str(w) for w in words], env=dict(os.environ, CUDA_VISIBLE_DEVICES=str(i)), check=False, stdin=subprocess.DEVNULL,
+                              preexec_fn=lambda: os.sched_setaffinity(0, cores[i * share:(i + 1) * share]))
+        return done.returncode == 0, kept
+
+    with concurrent.futures.ThreadPoolExecutor(args.gpus) as pool:
+        ended = list(pool.map(lane, [i for i in range(args.gpus) if lanes[i]]))
+    for _, kept in ended:
+        found = json.loads(kept.read_text()) if kept.exists() else {"times": {}}
+        if found["times"]:
+            figures.claim(dict(found), args.octavo or pathlib.Path(args.folder) / "bin/octavo", gpu_time.device())  # refuses what another binary left
+            results["times"].update(found["times"])
+    args.json.write_text(json.dumps(results, indent=1))
+    return all(well for well, _ in ended)
+
+
 def slowest(text):
     """Of `octavo bench --regions`: [microseconds, kernel, nodes] of five regions."""
     found = []
@@ -251,6 +282,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=figures.LEAST_ROUNDS)
     parser.add_argument("--octavo", help="the command (default: DIR/bin/octavo)")
     parser.add_argument("--json", type=pathlib.Path, help="where the rounds are kept")
+    parser.add_argument("--gpus", type=int, default=1, help="so many networks at a time, each on a GPU of its own")
     figures.add_option(parser)
     parser.add_argument("--prepare", action="store_true", help="write the models and compile them in PyTorch, measure nothing")
     parser.add_argument("--export", help=argparse.SUPPRESS)
@@ -262,8 +294,17 @@ def main():
     if args.torch:
         return time_torch(*split(args.torch), args.mode)
     wanted = [split(n) for n in (args.networks or TARGETS)]
+    well = True
+    if args.gpus > 1:
+        if args.json is None:
+            parser.error("--gpus needs --json FILE, where the rounds of all GPUs are brought together")
+        times = json.loads(args.json.read_text())["times"] if args.json.exists() else {}
+        if absent := [n for n in wanted if any(Bench.title(*n, form) not in times for form in args.forms)]:
+            well = on_many_gpus(args, absent)
+        if args.prepare:
+            return 0 if well else 1
     bench = Bench(args)
-    networks = [n for n in wanted if any(bench.title(*n, form) not in bench.results["times"] for form in args.forms)]
+    networks = [] if args.gpus > 1 else [n for n in wanted if any(bench.title(*n, form) not in bench.results["times"] for form in args.forms)]
     try:
         bench.prepare(networks)
         for (name, batch), torch in bench.torch.items():
@@ -287,7 +328,7 @@ def main():
     absent = [key for n in wanted for form in args.forms if (key := bench.title(*n, form)) not in times]
     if args.record and times:
         figures.save(figures.record(bench.results, {TITLE: {key: times[key] for n in wanted for form in args.forms if (key := bench.title(*n, form)) in times}}, left_out=absent), args.record)
-    return 1 if bench.failed or (absent and not args.prepare) else 0
+    return 1 if bench.failed or not well or (absent and not args.prepare) else 0
 
 
 if __name__ == "__main__":

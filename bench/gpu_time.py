@@ -1,5 +1,6 @@
 """How the scripts about GPUs time PyTorch: alone (median_ms), or in turns with Octavo's engines, round after round (serve, Torch, rounds)."""
 import json
+import os
 import queue
 import statistics
 import subprocess
@@ -103,3 +104,13 @@ def device():
         return ", driver ".join(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", "))
     except (OSError, subprocess.CalledProcessError, IndexError):
         return None
+
+
+def count():
+    """The GPUs that may be used."""
+    if (said := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len([d for d in said.split(",") if d])
+    try:
+        return len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines())
+    except (OSError, subprocess.CalledProcessError):
+        return 0

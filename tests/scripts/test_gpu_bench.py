@@ -1,5 +1,6 @@
 """The flow of the scripts about GPUs, with programs that only say what Octavo and PyTorch would: rounds in turns, records, what is left out, and taking a measurement up again."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -83,6 +84,36 @@ def test_what_fails_is_left_out_and_measured_next_time(folder, monkeypatch):
     assert recorded(folder)["left_out"] == ["netb, batch 1, int8"] and "not measured for want of time: netb, batch 1, int8" in figures.table([recorded(folder)])
     (folder / "models/netb_b1.int8.onnx").write_text("m")
     assert networks(monkeypatch, folder) == 0 and "left_out" not in recorded(folder)
+
+
+LANE = """import os, sys
+sys.path.insert(0, {bench!r})
+import gpu_networks, gpu_time
+real = gpu_time.Torch
+gpu_time.Torch = lambda words, environment, seconds: real([sys.executable, "-c", {server!r}], environment, 20)
+gpu_time.device = lambda: "a GPU, driver 1"
+open({log!r}, "a").write("GPU " + os.environ["CUDA_VISIBLE_DEVICES"] + " " + " ".join(w for w in sys.argv if ":" in w) + f" {{len(os.sched_getaffinity(0))}}\\n")
+sys.exit(gpu_networks.main())
+"""
+
+
+def test_several_gpus_measure_a_network_each(folder, monkeypatch):
+    for name in ("neta_b8", "netb_b1"):
+        for form in ("", ".int8"):
+            (folder / f"models/{name}{form}.onnx").write_text("m")
+    (folder / "lane.py").write_text(LANE.format(bench=str(ROOT / "bench"), server=SERVER, log=str(folder / "lanes")))
+    monkeypatch.setattr(gpu_networks, "__file__", str(folder / "lane.py"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
+    assert networks(monkeypatch, folder, "--gpus", "2") == 0
+    assert sorted((folder / "lanes").read_text().splitlines()) == ["GPU 0 neta:8 1", "GPU 1 netb:1 1"]
+    rows = recorded(folder)["tables"][gpu_networks.TITLE]
+    assert [*rows] == ["neta, batch 8, float16", "neta, batch 8, int8", "netb, batch 1, float16", "netb, batch 1, int8"] and all(r == {"octavo": [2.0] * 6, "torch": [3.0] * 6} for r in rows.values())
+    assert "--gpus 2" in recorded(folder)["command"]
+    kept = json.loads((folder / "j.json.1").read_text())  # what another binary left there is refused
+    (folder / "j.json").unlink()
+    (folder / "j.json.1").write_text(json.dumps(kept | {"provenance": kept["provenance"] | {"binary": "other"}}))
+    with pytest.raises(figures.Mistake, match='of binary "other"'):
+        networks(monkeypatch, folder, "--gpus", "2")
 
 
 def test_encoders_in_turns(folder, monkeypatch):
