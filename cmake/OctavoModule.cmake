@@ -102,6 +102,6 @@ function(octavo_module_test name)
     if(name STREQUAL "api")  # has the longest tests: first, so that no core waits for one in the end
       set(cost 20)
     endif()
-    gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900 LABELS ${name} COST ${cost})
+    gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${name} COST ${cost})
   endif()
 endfunction()

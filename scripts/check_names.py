@@ -3,13 +3,14 @@
 Reads the comments of C++ sources (src, include, tests, bench, fuzz, examples), of CMake files and of shell scripts, and the pages README.md, CONTRIBUTING.md
 and docs/*.md. The diaries in docs/lab describe older commits and are not read. A name is a path or a file name with an ending of this repository's sources.
 It may be shortened from the left, as in device/cubin.h for src/cuda/device/cubin.h. Names in capitals are placeholders (NAME.cc), and a page may define files of its
-own in the head of a code block. Prints each name that is not there; exit status 1 if any.
+own in the head of a code block. A source that a CMake file gives a target must be there too: not every configuration configures each of them. Prints each name that is not there; exit status 1 if any.
 """
 import pathlib
 import re
 import sys
 
 NAME = re.compile(r"(?<![\w/.*<{$-])((?:[\w-]+/)*[\w-]+\.(?:cc|h|inc|def|py|sh|md|irt|cmake|pyi))\b(?![\w/-])")
+SOURCE = re.compile(r"\$\{(PROJECT_SOURCE_DIR|CMAKE_CURRENT_SOURCE_DIR|src)\}/((?:[\w-]+/)*[\w-]+\.(?:cc|h|py|sh|cmake))\b(?!\.)")
 FENCE = re.compile(r"^```\w+ ([\w-]+\.\w+)$", re.M)
 # Of other projects: system headers, what CMake finds, files of the test data.
 FOREIGN = {"jerror.h", "jpeglib.h", "dnnl-config.cmake", "zoo.py", "placements.py", "largest.py", "example.cc"}
@@ -36,6 +37,11 @@ def main():
     problems, read = [], 0
     for path in [*(p for p in found if p.suffix in CODE or p.name == "CMakeLists.txt"), *pages]:
         text, read = path.read_text(encoding="utf-8"), read + 1
+        if path.name == "CMakeLists.txt" or path.suffix == ".cmake":
+            for number, line in enumerate(text.split("\n"), 1):
+                for base, name in SOURCE.findall(line):
+                    if not ({"PROJECT_SOURCE_DIR": root, "CMAKE_CURRENT_SOURCE_DIR": path.parent, "src": root / "src"}[base] / name).is_file():
+                        problems.append(f"{path.relative_to(root)}:{number}: names {name}, which is not there")
         own = set(FENCE.findall(text)) if path.suffix == ".md" else set()
         for number, line in commented(path, text):
             for name in NAME.findall(line):

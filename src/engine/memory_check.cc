@@ -141,7 +141,9 @@ class Checker {
     for (const region::TensorRef* t : region::results_of(r)) {
       const auto to = place(*t);
       if (!to) continue;
-      const auto [dim, extent] = counted(r, *t, memory);
+      const auto count = counted(r, *t, memory);
+      const auto dim = count.first;
+      const auto extent = count.second;
       Target target{t, to->first, {}};
       target.at.reserve(static_cast<std::size_t>(ir::count(t->dims)));
       each_element(*t, [&](std::int64_t at, const auto& index) {

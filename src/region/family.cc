@@ -45,7 +45,7 @@ bool About::holds(const Region& region) const {
 
 Reasons why_not_described(const Parameters& parameters, std::span<const ParameterRow> rows) {
   for (const auto& [name, value] : parameters) {
-    const auto row = std::find_if(rows.begin(), rows.end(), [&](const ParameterRow& r) { return r.name == name; });
+    const auto row = std::find_if(rows.begin(), rows.end(), [&wanted = name](const ParameterRow& r) { return r.name == wanted; });
     if (row == rows.end()) return unmet("parameter", name, "one that the family has");
     if (!is_one_of(value, row->values)) return unmet(fmt::format("parameter {}", name), value, row->values);
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <tuple>
 
 namespace octavo::region {
 namespace {
@@ -86,7 +87,18 @@ class Parser {
 }  // namespace
 
 OCTAVO_DEFINE_OUT_OF_LINE(Tactic);
-bool Tactic::operator==(const Tactic&) const = default;
+namespace {
+
+/// As many names as Tactic has fields: with another one this does not compile. (Clang 14 crashes on a defaulted comparison of what has a vector of itself.)
+auto fields_of_tactic(const Tactic& t) {
+  const auto& [a, b, c, d, e, f, g, h, i, j, k] = t;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+}
+
+}  // namespace
+bool Tactic::operator==(const Tactic& other) const {
+  return fields_of_tactic(*this) == fields_of_tactic(other);
+}
 
 std::string Tactic::name() const {
   std::string out = provider + "." + family;

@@ -1,8 +1,11 @@
 // The emulation itself: kernels that are right run and give the right values; each kind of mistake is found and named.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "cuda/emulation/emulated_test.h"
 
@@ -47,6 +50,30 @@ TEST_F(Emulation, SharedMemoryBehindABarrier) {
   const Outcome r = run(kReverse, 128, 128, {{2, 1, 1}, {64, 1, 1}, 0});
   ASSERT_EQ(r.wrong, "");
   for (std::size_t i = 0; i < 128; ++i) EXPECT_EQ(r.out[i], i / 64 * 64 + 63 - i % 64);
+}
+
+// As many as a region of a network can have operands; more than the emulation passes are an error.
+TEST_F(Emulation, ManyParameters) {
+  std::string text = "OCTAVO_KERNEL(1, 1) k(";
+  for (int p = 0; p < 63; ++p) text += fmt::format("const unsigned char* p{}, ", p);
+  text += "unsigned char* out) {\n  out[0] = p0[0];\n  out[1] = p62[1];\n}\n";
+  const auto library = emulate(text);
+  ASSERT_TRUE(library) << library.error().message;
+  const auto kernel = (*library)->find("k");
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  GlobalMemory memory;
+  std::byte* first = memory.allocate("the first", 1, false);
+  std::byte* last = memory.allocate("the last", 2, false);
+  std::byte* out = memory.allocate("the output", 2, true);
+  first[0] = std::byte{7}, last[0] = std::byte{8}, last[1] = std::byte{9};
+  std::vector<void*> parameters(63, first);
+  parameters.back() = last;
+  parameters.push_back(out);
+  EXPECT_EQ(run_grid(*kernel, {{1, 1, 1}, {1, 1, 1}, 0}, parameters, memory), "");
+  EXPECT_EQ(out[0], std::byte{7});
+  EXPECT_EQ(out[1], std::byte{9});
+  parameters.push_back(out);
+  EXPECT_EQ(run_grid(*kernel, {{1, 1, 1}, {1, 1, 1}, 0}, parameters, memory), "65 parameters, at most 64");
 }
 
 TEST_F(Emulation, AMissingBarrierIsFound) {

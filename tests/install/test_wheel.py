@@ -29,8 +29,8 @@ def clean_environment(**more):
 
 
 def run(*args, code=0, **more):
-    more.setdefault("env", clean_environment())
-    done = subprocess.run([*map(str, args)], capture_output=True, text=True, check=False, timeout=900, stdin=subprocess.DEVNULL, **more)
+    more = {"env": clean_environment(), "timeout": 900, **more}
+    done = subprocess.run([*map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more)
     assert done.returncode == code, f"{args}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout
 
@@ -40,7 +40,7 @@ def wheel():
     if os.environ.get("OCTAVO_WHEEL"):
         return pathlib.Path(os.environ["OCTAVO_WHEEL"])
     if os.environ.get("OCTAVO_LONG"):
-        run(ROOT / "scripts/wheel.sh", ROOT / "dist", env=dict(os.environ))
+        run(ROOT / "scripts/wheel.sh", ROOT / "dist", env=dict(os.environ), timeout=7200)
     built = sorted(glob.glob(str(ROOT / "dist/octavo-*x86_64.whl")), key=os.path.getmtime)
     if not built:
         pytest.skip("no wheel is built (scripts/wheel.sh)")

@@ -119,6 +119,7 @@ def test_rooms_clean(tmp_path):
         ("src/cpu/a.cc", "int a;  // see cpu/gone.h\n", "src/cpu/a.cc:1: names cpu/gone.h"),
         ("src/cpu/a.h", "/// gone_code.cc\n", "src/cpu/a.h:1: names gone_code.cc"),
         ("tests/CMakeLists.txt", "\n# scripts/gone.py runs them\n", "tests/CMakeLists.txt:2: names scripts/gone.py"),
+        ("fuzz/CMakeLists.txt", "set(src ${PROJECT_SOURCE_DIR}/src)\nx(a SOURCES ${src}/there.cc)\n", "fuzz/CMakeLists.txt:2: names there.cc"),
         ("docs/page.md", "See [x](gone.md).\n", "docs/page.md:1: names gone.md"),
         ("docs/page.md", "`cpu/jit/there.h`\n", "docs/page.md:1: names cpu/jit/there.h"),  # there is a file of this name, elsewhere
     ],
@@ -132,6 +133,7 @@ def test_names_found(tmp_path, path, text, complaint):
 
 def test_names_clean(tmp_path):
     write(tmp_path, "src/cpu/there.h", '#include "nowhere/b.h"\n// there.h, cpu/there.h, src/cpu/there.h, NAME.cc\n')
+    write(tmp_path, "fuzz/CMakeLists.txt", "x(${src}/cpu/there.h ${PROJECT_SOURCE_DIR}/src/cpu/there.h ${CMAKE_CURRENT_SOURCE_DIR}/CMakeLists.txt ${PROJECT_SOURCE_DIR}/made.cmake.in)\n")
     write(tmp_path, "docs/lab/old.md", "gone.cc of an older commit\n")
     write(tmp_path, "docs/page.md", "[there](../src/cpu/there.h), [old](lab/old.md)\n```python own.py\n```\n`python own.py`\n")
     result = run("check_names.py", tmp_path)

@@ -38,10 +38,12 @@ bool reads(const Region& r, BufferId b) {
   return found;
 }
 
-/// True if the members (ascending) can run in the last one's place: nothing up to there reads what one of them stores.
+/// True if the members (ascending) can run in the last one's place: nothing up to there reads what one of them stores, nor does a member read a buffer that it or
+/// another one stores to, as a part of a concatenation that is made from another part.
 bool can_run_side_by_side(const Plan& plan, const std::vector<std::size_t>& members) {
   for (const std::size_t m : members) {
-    for (std::size_t k = m + 1; k <= members.back(); ++k) {
+    for (std::size_t k = members.front(); k <= members.back(); ++k) {
+      if (k <= m && !std::binary_search(members.begin(), members.end(), k)) continue;  // runs before it as ever
       bool clash = false;
       each_store(plan.regions[m], [&](const TensorRef& t) { clash = clash || reads(plan.regions[k], t.buffer); });
       if (clash) return false;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "cuda/emulation/fiber.h"
 
@@ -17,7 +18,16 @@ namespace octavo::testing {
 namespace {
 
 constexpr std::size_t kWarp = 32;
-constexpr std::size_t kMaxParameters = 24;
+constexpr std::size_t kMaxParameters = 64;  // an element-wise region of a random network has 29
+using Parameters = std::array<void*, kMaxParameters>;
+
+template <std::size_t>
+using Pointer = void*;
+/// All of them are passed: more than the kernel takes do no harm, as the caller cleans up.
+template <std::size_t... k>
+void call(void (*kernel)(), const Parameters& p, std::index_sequence<k...>) {
+  reinterpret_cast<void (*)(Pointer<k>...)>(kernel)(p[k]...);
+}
 
 struct Copy {
   std::byte* to;
@@ -162,11 +172,7 @@ class Runner {
   }
 
   void thread_main(std::size_t t) {
-    using Entry = void (*)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                           void*, void*, void*, void*, void*, void*, void*, void*, void*);
-    const auto& p = parameters_;  // more than it takes do no harm: the caller cleans up
-    reinterpret_cast<Entry>(kernel_.entry)(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13],
-                                           p[14], p[15], p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23]);
+    call(kernel_.entry, parameters_, std::make_index_sequence<kMaxParameters>());
     threads_[t].state = Thread::State::done;
     fibers_.leave();
   }
@@ -484,7 +490,7 @@ class Runner {
   std::vector<Thread> threads_;
   Fibers fibers_;
   std::vector<std::byte> dynamic_memory_;
-  std::array<void*, kMaxParameters> parameters_{};
+  Parameters parameters_{};
   std::unique_ptr<Range> dynamic_, static_;
   OctavoHooks hooks_{};
   std::vector<int> released_;
