@@ -45,8 +45,8 @@ struct Thread {
   void* mine = nullptr;          ///< for the collective
   const void* signal = nullptr;  ///< waited for
   int parity = 0;
-  std::vector<Copy> open;                ///< cp.asyncs since the last commit
-  std::deque<std::vector<Copy>> groups;  ///< committed, oldest first
+  std::vector<Copy> open;                 ///< cp.asyncs since the last commit
+  std::vector<std::vector<Copy>> groups;  ///< committed, oldest first
 };
 
 struct Signal {
@@ -134,6 +134,8 @@ class Runner {
     interval_ = 0;
     warp_intervals_.assign(count_, Now{});
     arrived_.fill(0);
+    waiting_.fill(0);
+    at_signals_ = 0;
     signals_.clear();
     arrivals_.clear();
     for (Range* r : {dynamic_.get(), static_.get()}) {
@@ -210,6 +212,7 @@ class Runner {
   void access(const void* p, unsigned n, bool write, bool aligned) {
     const auto* at = static_cast<const std::byte*>(p);
     if (fibers_.on_stack(p)) return;
+    if (last_ != nullptr && last_->holds(p, n)) return access_in(*last_, at, n, write, aligned);
     const bool is_static = at >= kernel_.static_shared_begin && at < kernel_.static_shared_end;
     if (!is_static && at >= kernel_.image_begin && at < kernel_.image_end) {  // tables; code writes to none
       if (write) stop(fmt::format("block {} thread {} writes {} bytes behind a static shared array", block_, current_, n));
@@ -220,12 +223,16 @@ class Runner {
     if (at >= first && at < first + threads_.size() * sizeof(Thread)) return;  // threadIdx and its like
     Range* r = range_of(p, n, write ? "writes" : "reads");
     if (r == nullptr) return;
-    const auto offset = static_cast<std::size_t>(at - r->data());
-    const auto where = reinterpret_cast<std::uintptr_t>(p);
-    if (aligned && where % n != 0)
+    last_ = r;
+    access_in(*r, at, n, write, aligned);
+  }
+
+  void access_in(Range& r, const std::byte* at, unsigned n, bool write, bool aligned) {
+    const auto offset = static_cast<std::size_t>(at - r.data());
+    if (aligned && reinterpret_cast<std::uintptr_t>(at) % n != 0)
       return stop(fmt::format("block {} thread {} {} {} bytes at byte {} of {}, which is not aligned", block_, current_,
-                              write ? "writes" : "reads", n, offset, r->name()));
-    std::string wrong = write ? r->write(offset, n, now(), released_) : r->read(offset, n, now(), released_);
+                              write ? "writes" : "reads", n, offset, r.name()));
+    std::string wrong = write ? r.write(offset, n, now(), released_) : r.read(offset, n, now(), released_);
     if (!wrong.empty()) stop(std::move(wrong));
   }
 
@@ -243,6 +250,7 @@ class Runner {
     t.barrier = id;
     t.barrier_threads = threads == 0 ? static_cast<int>(count_) : threads;
     t.line = line;
+    ++waiting_.at(static_cast<std::size_t>(id));
     fibers_.leave();
   }
 
@@ -257,6 +265,7 @@ class Runner {
   bool open_barriers() {
     bool opened = false;
     for (int id = 0; id < 16; ++id) {
+      if (waiting_.at(static_cast<std::size_t>(id)) == 0) continue;
       std::vector<Thread*> waiting;
       for (Thread& t : threads_) {
         if (t.state == Thread::State::barrier && t.barrier == id) waiting.push_back(&t);
@@ -268,6 +277,7 @@ class Runner {
         return true;
       }
       arrived = 0;
+      waiting_.at(static_cast<std::size_t>(id)) = 0;
       for (const Thread* t : waiting) {
         if (t->line == waiting[0]->line) continue;
         error_ = fmt::format("block {}: threads wait at different barriers of the text, at lines {} and {}", block_,
@@ -331,7 +341,7 @@ class Runner {
         std::memset(c.to + c.source_bytes, 0, static_cast<std::size_t>(c.bytes - c.source_bytes));
         c.range->copied(static_cast<std::size_t>(c.to - c.range->data()), static_cast<std::size_t>(c.bytes), now());
       }
-      t.groups.pop_front();
+      t.groups.erase(t.groups.begin());
     }
   }
 
@@ -367,14 +377,17 @@ class Runner {
     Thread& t = threads_[current_];
     t.state = Thread::State::signal;
     t.signal = signal, t.parity = parity, t.line = line;
+    ++at_signals_;
     fibers_.leave();
   }
 
   bool open_signals() {
+    if (at_signals_ == 0) return false;
     bool opened = false;
     for (Thread& t : threads_) {
       if (t.state != Thread::State::signal || signals_[t.signal].phase % 2 == t.parity) continue;
       t.state = Thread::State::ready;
+      --at_signals_;
       opened = true;
     }
     return opened;
@@ -498,6 +511,9 @@ class Runner {
   std::deque<Arrival> arrivals_;     ///< of copies under way
   std::mt19937 late_;                ///< which of them arrives
   std::array<int, 16> arrived_{};    ///< at each barrier, without waiting
+  std::array<int, 16> waiting_{};    ///< threads at each barrier
+  int at_signals_ = 0;               ///< threads that wait for one
+  Range* last_ = nullptr;            ///< of the last access that was found: most go on where it was
   std::vector<Now> warp_intervals_;  ///< a warp each
   int block_ = 0, interval_ = 0;
   std::size_t current_ = 0;

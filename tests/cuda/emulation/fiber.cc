@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -47,12 +48,20 @@ octavo_fiber_begin:
 extern "C" void octavo_fiber_begin();
 #endif
 
+thread_local Stacks kept;  // of fibers that ended
+
 }  // namespace
 
 Fibers::Fibers(std::size_t count) : saved_(count), bytes_(count * kStack) {
-  void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) std::abort();
-  base_ = static_cast<std::byte*>(p);
+  // Pages that were touched stay for the next ones: getting them anew takes longer than many a small kernel.
+  if (kept.bytes >= bytes_) {
+    mapped_ = std::exchange(kept, {});
+  } else {
+    void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) std::abort();
+    mapped_ = {static_cast<std::byte*>(p), bytes_};
+  }
+  base_ = mapped_.base;
 #if !defined(__x86_64__)
   for (auto& s : saved_) s = new ucontext_t;
   outside_ = new ucontext_t;
@@ -60,7 +69,8 @@ Fibers::Fibers(std::size_t count) : saved_(count), bytes_(count * kStack) {
 }
 
 Fibers::~Fibers() {
-  munmap(base_, bytes_);
+  if (kept.bytes < mapped_.bytes) std::swap(kept, mapped_);
+  if (mapped_.base != nullptr) munmap(mapped_.base, mapped_.bytes);
 #if !defined(__x86_64__)
   for (void* s : saved_) delete static_cast<ucontext_t*>(s);
   delete static_cast<ucontext_t*>(outside_);

@@ -6,7 +6,12 @@
 
 namespace octavo::testing {
 
-/// As many fibers as asked for, each on its own stack. Stacks are kept for the next block.
+struct Stacks {
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// As many fibers as asked for, each on its own stack. Stacks are kept for the next block, and for this thread's next fibers.
 class Fibers {
  public:
   explicit Fibers(std::size_t count);
@@ -24,6 +29,7 @@ class Fibers {
   std::vector<void*> saved_;
   void* outside_ = nullptr;
   std::size_t current_ = 0;
+  Stacks mapped_;
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -25,7 +25,33 @@ bool unordered(const Moment& a, const Moment& b) {
 }
 
 void Range::forget() {
-  std::fill(shadow_.begin(), shadow_.end(), Byte{});
+  std::fill(words_.begin(), words_.end(), Byte{});
+  std::fill(split_.begin(), split_.end(), static_cast<unsigned char>(0));
+}
+
+template <class Visit>
+void Range::each(std::size_t at, std::size_t n, Visit visit) {
+  const std::size_t end = at + n;
+  while (at < end) {
+    const std::size_t word = at / kWord, first = word * kWord, next = std::min(end, first + kWord);
+    const bool whole = at == first && next == first + kWord;
+    if (whole && split_[word] == 0) {
+      if (!visit(words_[word], at)) return;
+      at = next;
+      continue;
+    }
+    if (apart_.empty()) apart_.resize(words_.size() * kWord);
+    Byte* const bytes = &apart_[first];
+    if (split_[word] == 0) std::fill_n(bytes, kWord, words_[word]);
+    split_[word] = 1;
+    for (; at < next; ++at) {
+      if (!visit(apart_[at], at)) return;
+    }
+    if (whole && std::all_of(bytes + 1, bytes + kWord, [&](const Byte& b) { return b == *bytes; })) {
+      words_[word] = *bytes;
+      split_[word] = 0;
+    }
+  }
 }
 
 std::string Range::place(std::size_t at, const char* doing, const Moment& now) const {
@@ -33,16 +59,20 @@ std::string Range::place(std::size_t at, const char* doing, const Moment& now) c
 }
 
 std::string Range::read(std::size_t at, std::size_t n, const Moment& now, const std::vector<int>& released) {
-  if (!writable_) return "";
-  for (std::size_t i = at; i < at + n; ++i) {
-    Byte& b = shadow_[i];
-    if (b.state == Byte::State::copying) return place(i, "reads", now) + ", into which a cp.async is under way: no wait before";
-    if (b.state == Byte::State::untouched && shared_) return place(i, "reads", now) + ", which nothing wrote";
+  std::string wrong;
+  if (!writable_) return wrong;
+  const auto refuse = [&](std::size_t i, const std::string& why) {
+    wrong = place(i, "reads", now) + why;
+    return false;
+  };
+  each(at, n, [&](Byte& b, std::size_t i) {
+    if (b.state == Byte::State::copying) return refuse(i, ", into which a cp.async is under way: no wait before");
+    if (b.state == Byte::State::untouched && shared_) return refuse(i, ", which nothing wrote");
     if (b.state == Byte::State::ready) {
       if (unordered(b.writer, now))
-        return place(i, "reads", now) + fmt::format(", which thread {} wrote with no barrier in between", b.writer.thread);
+        return refuse(i, fmt::format(", which thread {} wrote with no barrier in between", b.writer.thread));
       if (b.writer.block != now.block && !before(b.writer, now, released))
-        return place(i, "reads", now) + fmt::format(", which block {} writes in the same launch", b.writer.block);
+        return refuse(i, fmt::format(", which block {} writes in the same launch", b.writer.block));
     }
     const bool again = b.reader.block == now.block && b.reader.interval == now.interval;
     const bool same_warp = b.reader.thread / kWarp == now.thread / kWarp;
@@ -50,54 +80,69 @@ std::string Range::read(std::size_t at, std::size_t n, const Moment& now, const 
     b.other_lanes =
         again && same_warp && b.reader.warp_interval == now.warp_interval && (b.other_lanes || b.reader.thread != now.thread);
     b.reader = now;
-  }
-  return "";
+    return true;
+  });
+  return wrong;
 }
 
 std::string Range::write(std::size_t at, std::size_t n, const Moment& now, const std::vector<int>& released) {
   if (!writable_) return place(at, "writes", now) + ", which kernels only read";
-  for (std::size_t i = at; i < at + n; ++i) {
-    Byte& b = shadow_[i];
-    if (b.state == Byte::State::copying) return place(i, "writes", now) + ", into which a cp.async is under way";
+  std::string wrong;
+  const auto refuse = [&](std::size_t i, const std::string& why) {
+    wrong = place(i, "writes", now) + why;
+    return false;
+  };
+  each(at, n, [&](Byte& b, std::size_t i) {
+    if (b.state == Byte::State::copying) return refuse(i, ", into which a cp.async is under way");
     if (b.state == Byte::State::ready && unordered(b.writer, now))
-      return place(i, "writes", now) + fmt::format(", which thread {} wrote with no barrier in between", b.writer.thread);
+      return refuse(i, fmt::format(", which thread {} wrote with no barrier in between", b.writer.thread));
     if (b.state == Byte::State::ready && b.writer.block != now.block && !before(b.writer, now, released))
-      return place(i, "writes", now) + fmt::format(", which block {} wrote", b.writer.block);
+      return refuse(i, fmt::format(", which block {} wrote", b.writer.block));
     const bool again = b.reader.block == now.block && b.reader.interval == now.interval;
     const bool others = b.other_warps || (b.other_lanes && b.reader.warp_interval == now.warp_interval);
     if (b.reader.thread >= 0 && (unordered(b.reader, now) || (again && others)))
-      return place(i, "writes", now) + ", which another thread reads with no barrier in between";
+      return refuse(i, ", which another thread reads with no barrier in between");
     if (b.reader.thread >= 0 && b.reader.block != now.block && !before(b.reader, now, released))
-      return place(i, "writes", now) + fmt::format(", which block {} read", b.reader.block);
+      return refuse(i, fmt::format(", which block {} read", b.reader.block));
     b.writer = now;
     b.state = Byte::State::ready;
-  }
-  return "";
+    return true;
+  });
+  return wrong;
 }
 
 std::string Range::atomic(std::size_t at, std::size_t n, const Moment& now) {
   if (!writable_) return place(at, "changes", now) + ", which kernels only read";
-  for (std::size_t i = at; i < at + n; ++i) {
-    Byte& b = shadow_[i];
-    if (b.state == Byte::State::copying) return place(i, "changes", now) + ", into which a cp.async is under way";
-    if (b.state == Byte::State::untouched && shared_) return place(i, "adds to", now) + ", which nothing wrote";
+  std::string wrong;
+  const auto refuse = [&](std::size_t i, const char* doing, const std::string& why) {
+    wrong = place(i, doing, now) + why;
+    return false;
+  };
+  each(at, n, [&](Byte& b, std::size_t i) {
+    if (b.state == Byte::State::copying) return refuse(i, "changes", ", into which a cp.async is under way");
+    if (b.state == Byte::State::untouched && shared_) return refuse(i, "adds to", ", which nothing wrote");
     if (b.state == Byte::State::ready && unordered(b.writer, now))
-      return place(i, "changes", now) + fmt::format(", which thread {} wrote with no barrier in between", b.writer.thread);
+      return refuse(i, "changes", fmt::format(", which thread {} wrote with no barrier in between", b.writer.thread));
     b.writer = now;
     b.state = Byte::State::atomic;
-  }
-  return "";
+    return true;
+  });
+  return wrong;
 }
 
 void Range::copying(std::size_t at, std::size_t n) {
-  for (std::size_t i = at; i < at + n; ++i) shadow_[i].state = Byte::State::copying;
+  each(at, n, [](Byte& b, std::size_t) {
+    b.state = Byte::State::copying;
+    return true;
+  });
 }
 
 void Range::copied(std::size_t at, std::size_t n, const Moment& now) {
-  for (std::size_t i = at; i < at + n; ++i) {
-    shadow_[i].state = Byte::State::ready;
-    shadow_[i].writer = now;
-  }
+  each(at, n, [&](Byte& b, std::size_t) {
+    b.state = Byte::State::ready;
+    b.writer = now;
+    return true;
+  });
 }
 
 GlobalMemory::GlobalMemory() {

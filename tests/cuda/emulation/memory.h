@@ -13,6 +13,7 @@ namespace octavo::testing {
 /// the thread's warp.
 struct Moment {
   int block = -1, thread = -1, interval = 0, warp_interval = 0;
+  bool operator==(const Moment&) const = default;
 };
 
 /// Are both moments of one block, of different threads, and is neither behind a barrier of the other?
@@ -24,13 +25,20 @@ struct Byte {
   /// Besides `reader`, in its interval: lanes of its warp since their last __syncwarp; other warps.
   bool other_lanes = false, other_warps = false;
   State state = State::untouched;
+  bool operator==(const Byte&) const = default;
 };
 
 /// A buffer in global memory, or the shared memory of a block.
 class Range {
  public:
   Range(std::string name, std::byte* data, std::size_t bytes, bool writable, bool shared)
-      : name_(std::move(name)), data_(data), bytes_(bytes), writable_(writable), shared_(shared), shadow_(writable ? bytes : 0) {}
+      : name_(std::move(name)),
+        data_(data),
+        bytes_(bytes),
+        writable_(writable),
+        shared_(shared),
+        words_(writable ? (bytes + kWord - 1) / kWord : 0),
+        split_(words_.size()) {}
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
@@ -51,13 +59,20 @@ class Range {
   void copied(std::size_t at, std::size_t n, const Moment& now);
 
  private:
+  static constexpr std::size_t kWord = 4;
   [[nodiscard]] std::string place(std::size_t at, const char* doing, const Moment& now) const;
+  /// Calls visit(what is known, byte) for each byte or whole word of the access, in order, until it returns false.
+  template <class Visit>
+  void each(std::size_t at, std::size_t n, Visit visit);
 
   std::string name_;
   std::byte* data_;
   std::size_t bytes_;
   bool writable_, shared_;
-  std::vector<Byte> shadow_;  ///< none for what kernels only read
+  // Most accesses are of whole words, whose bytes then have one history. None for what kernels only read.
+  std::vector<Byte> words_;           ///< of each word that is not split
+  std::vector<Byte> apart_;           ///< the bytes of split words; none until there is one
+  std::vector<unsigned char> split_;  ///< is it?
 };
 
 /// Global memory: buffers far apart in one reserved stretch of addresses, so that an address outside of every buffer is known as such.
