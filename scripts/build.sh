@@ -16,6 +16,8 @@ alone=()
 if [[ ${targets[*]-} == octavo_command ]]; then
   alone=(-DOCTAVO_TESTS=OFF -DOCTAVO_PYTHON=OFF -DOCTAVO_GPU_KERNELS=OFF)
 elif grep -qs '^OCTAVO_TESTS:BOOL=OFF' "build/$preset/CMakeCache.txt"; then
+  # What was compiled without ccache stays compiled when ccache is there since.
+  grep -q '^OCTAVO_CCACHE:.*NOTFOUND' "build/$preset/CMakeCache.txt" && alone=(-DOCTAVO_CCACHE=OFF)
   rm "build/$preset/CMakeCache.txt" "build/$preset/build.ninja"
 fi
 if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt build/$preset/build.ninja ]]; then

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/toy.h"
 #include "support/planted.h"
-#include "toy.h"
 
 namespace octavo::engine {
 namespace {

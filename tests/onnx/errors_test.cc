@@ -1,7 +1,7 @@
 // What a model that cannot be imported is told: kind and text.
 #include <gtest/gtest.h>
 
-#include "build_model.h"
+#include "onnx/build_model.h"
 
 namespace octavo::onnx {
 namespace {

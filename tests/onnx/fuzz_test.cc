@@ -10,8 +10,8 @@
 #include <iostream>
 #include <random>
 
-#include "build_model.h"
 #include "ir/verify.h"
+#include "onnx/build_model.h"
 
 namespace octavo::onnx {
 namespace {

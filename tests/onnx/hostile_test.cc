@@ -18,9 +18,9 @@
 #include <functional>
 #include <set>
 
-#include "build_model.h"
 #include "fuzz/mutate_model.h"
 #include "ir/verify.h"
+#include "onnx/build_model.h"
 #include "onnx/diagnosis/diagnose.h"
 #include "onnx/import/registry.h"
 

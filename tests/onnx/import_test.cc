@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/half.h"
-#include "build_model.h"
 #include "ir/verify.h"
+#include "onnx/build_model.h"
 #include "reference/evaluate.h"
 
 namespace octavo::onnx {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "build_model.h"
+#include "onnx/build_model.h"
 #include "onnx/import/registry.h"
 
 namespace octavo::onnx {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "build_model.h"
 #include "ir/grid.h"
+#include "onnx/build_model.h"
 #include "reference/evaluate.h"
 
 namespace octavo::onnx {

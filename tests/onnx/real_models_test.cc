@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "build_model.h"
 #include "ir/grid.h"
+#include "onnx/build_model.h"
 
 namespace octavo::onnx {
 namespace {
