@@ -16,7 +16,7 @@ def on_gpu(*args):
     return octavo(*args, *GPU)
 
 
-gpu = pytest.mark.skipif(subprocess.run([OCTAVO, "explain", FP32, *map(str, COMMON), "--device", "cuda"], capture_output=True, check=False).returncode == 4, reason="no GPU")
+gpu = pytest.mark.skipif(not json.loads(octavo("doctor", "--system", "--json"))["cuda"]["gpus"], reason="no GPU")
 
 
 def network(path, dtype):
