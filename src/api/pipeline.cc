@@ -53,11 +53,23 @@ std::optional<NamedGpu> gpu_of(std::string_view device) {
   return gpu ? *std::move(gpu) : std::nullopt;
 }
 
+/// An error if the options' GPU cannot be opened: planning and compiling for it take their time, and would be in vain.
+Status check_gpu(const PipelineOptions& options) {
+  const auto gpu = gpu_of(options.device);
+  if (!gpu || gpu->absent) return {};
+  const auto here = cuda::gpu(gpu->ordinal).description();
+  if (here) return {};
+  return fail(
+      here.error().kind,
+      here.error().message + "\n  to build for a GPU that is not here, name it: --gpu sm_90 (device \"cuda:sm_90\"), at effort 0");
+}
+
 }  // namespace
 
 Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, const onnx::LateValues& late) {
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
   const cpu::CapScope cap(most);
+  OCTAVO_CHECK(check_gpu(options));
   OCTAVO_CHECK(begin_step("plan"));
   plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
