@@ -148,8 +148,9 @@ Status unique(NodeContext& n) {
            {{"kind", std::string("elements")}, {"reduction", std::string("none")}, {"axis", std::int64_t{0}}});
   ValueId y = along ? c.gather(n.in(0), positions, axis) : c.gather(c.reshape(n.in(0), {count}), positions, 0);
   OCTAVO_CHECK(c.status());
+  const bool counted = !many.known();
   const auto sized = [&](ValueId v, std::int64_t at) {
-    if (!many.known()) s.set(v, {{static_cast<std::size_t>(at), found}});
+    if (counted) s.set(v, {{static_cast<std::size_t>(at), found}});
     return v;
   };
   n.set(0, sized(y, axis));

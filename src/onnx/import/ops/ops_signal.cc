@@ -177,8 +177,8 @@ Status mel_weight_matrix(NodeContext& n) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     OCTAVO_TRY(given[i], n.constant_scalar(i, kRoles[i]));
   }
-  const auto [bins_given, length_given, rate, low, high] = given;
-  const auto bins = static_cast<std::int64_t>(bins_given), length = static_cast<std::int64_t>(length_given), rows = length / 2 + 1;
+  const double rate = given[2], low = given[3], high = given[4];
+  const auto bins = static_cast<std::int64_t>(given[0]), length = static_cast<std::int64_t>(given[1]), rows = length / 2 + 1;
   if (bins < 1 || length < 1 || bins > (std::int64_t{1} << 20) || length > (std::int64_t{1} << 24) ||
       rows * bins > (std::int64_t{1} << 28))
     return n.bad("{} mel bins of a DFT of length {}", bins, length);
