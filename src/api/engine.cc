@@ -82,9 +82,7 @@ std::shared_ptr<const Engine::Impl> Engine::Impl::from_model(std::vector<std::by
     auto built = model->at({});
     if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
   }
-  if (options.device.starts_with("cuda")) {  // builds come with the first shapes: without a GPU they would all fail
-    for (const region::Device* gpu : api::devices(options.device)) take(gpu->description());
-  }
+  take(api::check_gpu(options.device));  // builds come with the first shapes: without a GPU they would all fail
   auto impl = std::make_shared<Impl>();
   impl->about = api::described(model->description());
   impl->resources = model->resources();

@@ -53,23 +53,12 @@ std::optional<NamedGpu> gpu_of(std::string_view device) {
   return gpu ? *std::move(gpu) : std::nullopt;
 }
 
-/// An error if the options' GPU cannot be opened: planning and compiling for it take their time, and would be in vain.
-Status check_gpu(const PipelineOptions& options) {
-  const auto gpu = gpu_of(options.device);
-  if (!gpu || gpu->absent) return {};
-  const auto here = cuda::gpu(gpu->ordinal).description();
-  if (here) return {};
-  return fail(
-      here.error().kind,
-      here.error().message + "\n  to build for a GPU that is not here, name it: --gpu sm_90 (device \"cuda:sm_90\"), at effort 0");
-}
-
 }  // namespace
 
 Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, const onnx::LateValues& late) {
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
   const cpu::CapScope cap(most);
-  OCTAVO_CHECK(check_gpu(options));
+  OCTAVO_CHECK(check_gpu(options.device));
   OCTAVO_CHECK(begin_step("plan"));
   plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
@@ -170,6 +159,11 @@ std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic) {
 engine::Devices devices(std::string_view device) {
   const NamedGpu gpu = gpu_of(device).value_or(NamedGpu());
   return {gpu.absent ? &cuda::absent_gpu(*gpu.absent) : &cuda::gpu(gpu.ordinal)};
+}
+
+Status check_gpu(std::string_view device) {
+  const auto gpu = gpu_of(device);
+  return gpu && !gpu->absent ? cuda::check_gpu_for_builds(gpu->ordinal) : Status();
 }
 
 Status remake_code(region::Plan& plan, std::string_view device) {

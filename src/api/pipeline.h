@@ -94,6 +94,8 @@ struct Built {
 [[nodiscard]] std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic);
 /// Every device beside the host, for the same. `device`: which GPU "cuda" is ("cuda:1"); others mean the first.
 [[nodiscard]] engine::Devices devices(std::string_view device = "cuda");
+/// Before a build plans and compiles for it: an error with the way out if the device is a GPU of this machine that cannot be opened.
+[[nodiscard]] Status check_gpu(std::string_view device);
 /// "cpu", "reference" or "cuda": where an engine's regions run, told from its tactics.
 [[nodiscard]] std::string device_of(const region::Plan& plan);
 

@@ -142,7 +142,8 @@ Tensor Tensor::to_f32() const {
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
   if (a.empty() || b.empty()) return a.empty() == b.empty();
-  return a.type() == b.type() && std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
+  if (a.type() != b.type()) return false;
+  return a.bytes().empty() || std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
 }
 
 }  // namespace octavo::ir

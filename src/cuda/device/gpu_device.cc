@@ -205,6 +205,14 @@ Result<GpuFacts> gpu_facts(int ordinal) {
   return g->facts();
 }
 
+Status check_gpu_for_builds(int ordinal) {
+  const auto facts = gpu_facts(ordinal);
+  if (facts) return {};
+  return fail(
+      facts.error().kind,
+      facts.error().message + "\n  to build for a GPU that is not here, name it: --gpu sm_90 (device \"cuda:sm_90\"), at effort 0");
+}
+
 Result<int> gpu_count() {
   OCTAVO_TRY(const DriverApi* api, driver_api());
   int count = 0;

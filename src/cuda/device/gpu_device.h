@@ -26,6 +26,8 @@ inline constexpr double kCompileSeconds = 0.4;
 /// there is no driver or no such GPU.
 [[nodiscard]] const region::Device& gpu(int ordinal = 0);
 [[nodiscard]] Result<GpuFacts> gpu_facts(int ordinal = 0);
+/// For builds, before they plan and compile: an error with the way out if the GPU cannot be opened.
+[[nodiscard]] Status check_gpu_for_builds(int ordinal);
 /// How many GPUs the driver shows. Error: `unsupported`, why there is no driver.
 [[nodiscard]] Result<int> gpu_count();
 /// Why the kernels do not run on this architecture; empty: they do.
