@@ -127,6 +127,11 @@ def time_torch(name, batch, mode):
         gpu_time.serve(torch.compile(model, mode=mode), x)
 
 
+def command_of(args):
+    """The octavo that is measured."""
+    return pathlib.Path(args.octavo or pathlib.Path(args.folder) / "bin/octavo").resolve()
+
+
 class Bench:
     def __init__(self, args):
         self.args, self.begin, self.folder, self.out = args, time.time(), pathlib.Path(args.folder).resolve(), pathlib.Path(args.out)
@@ -137,7 +142,7 @@ class Bench:
         self.environment = dict(os.environ, XDG_CACHE_HOME=str(cache), TORCHINDUCTOR_CACHE_DIR=str(cache / "inductor"), TRITON_CACHE_DIR=str(cache / "triton"))
         self.libraries = {"LD_LIBRARY_PATH": f"{self.folder / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
         self.rows, self.left_out, self.torch, self.failed = [], [], {}, False
-        self.octavo = pathlib.Path(args.octavo).resolve() if args.octavo else self.folder / "bin/octavo"
+        self.octavo = command_of(args)
         self.results = json.loads(args.json.read_text()) if args.json and args.json.exists() else {"times": {}}
         if args.record or args.json:
             figures.claim(self.results, self.octavo, gpu_time.device())
@@ -230,7 +235,7 @@ class Bench:
 def on_many_gpus(args, networks):
     """Measures the networks in a process of its own for each GPU, and brings their rounds into one file. Whether all of them ended well."""
     results = json.loads(args.json.read_text()) if args.json.exists() else {"times": {}}
-    figures.claim(results, args.octavo or pathlib.Path(args.folder) / "bin/octavo", gpu_time.device())
+    figures.claim(results, command_of(args), gpu_time.device())
     cores, lanes = sorted(os.sched_getaffinity(0)), [[] for _ in range(args.gpus)]
     for i, (name, batch) in enumerate(networks):
         lanes[i % args.gpus].append(f"{name}:{batch}")
@@ -250,7 +255,7 @@ def on_many_gpus(args, networks):
     for _, kept in ended:
         found = json.loads(kept.read_text()) if kept.exists() else {"times": {}}
         if found["times"]:
-            figures.claim(dict(found), args.octavo or pathlib.Path(args.folder) / "bin/octavo", gpu_time.device())  # refuses what another binary left
+            figures.claim(dict(found), command_of(args), gpu_time.device())  # refuses what another binary left
             results["times"].update(found["times"])
     args.json.write_text(json.dumps(results, indent=1))
     return all(well for well, _ in ended)
