@@ -18,6 +18,7 @@
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/families.h"
+#include "cuda/offer_memo.h"
 #include "cuda/programmed.h"
 #include "cuda/text/counted.h"
 #include "cuda/text/emit_cuda.h"
@@ -115,19 +116,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
 
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     if (region::is_transfer(r, plan)) return {transfer(r)};
-    std::vector<Offer> out;
-    for (const Listed& l : listed(r, plan)) {
-      if (!l.refusal.empty()) out.push_back({tactic_of(*l.family, {}, r), l.refusal, 0});
-      for (std::size_t i = 0; i < l.preferred; ++i)
-        out.push_back({tactic_of(*l.family, l.all[i].parameters, r), {}, l.all[i].seconds});
-    }
-    if (out.empty()) {
-      Tactic none;
-      none.provider = kProvider;
-      none.family = ir::name_of(r.stages[0].anchor.op);
-      out.push_back({std::move(none), {because<cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
-    }
-    return out;
+    return memo_.of(r, plan, [&] { return offers_made(r, plan); });
   }
 
   std::vector<Offer> variants(const region::Region& r, const region::Plan& plan) const override {
@@ -189,6 +178,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
   }
 
   Status finish(std::span<region::Plan* const> plans, int threads) const override {
+    memo_.clear();  // planning is over
     return compile_kernels(plans, compiler_, threads);
   }
 
@@ -294,6 +284,22 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     return out;
   }
 
+  [[nodiscard]] std::vector<Offer> offers_made(const region::Region& r, const region::Plan& plan) const {
+    std::vector<Offer> out;
+    for (const Listed& l : listed(r, plan)) {
+      if (!l.refusal.empty()) out.push_back({tactic_of(*l.family, {}, r), l.refusal, 0});
+      for (std::size_t i = 0; i < l.preferred; ++i)
+        out.push_back({tactic_of(*l.family, l.all[i].parameters, r), {}, l.all[i].seconds});
+    }
+    if (out.empty()) {
+      Tactic none;
+      none.provider = kProvider;
+      none.family = ir::name_of(r.stages[0].anchor.op);
+      out.push_back({std::move(none), {because<cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
+    }
+    return out;
+  }
+
   /// A family takes a region of several stages only if it keeps what they forward on the chip.
   Tactic tactic_of(const Family& f, const Parameters& parameters, const region::Region& r) const {
     Tactic t;
@@ -378,6 +384,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
   Target target_;
   Compiler compiler_;
   CodeCheck check_;
+  mutable OfferMemo memo_;
 };
 
 }  // namespace

@@ -56,6 +56,18 @@ class Digest {
     }
     tensors(s.stores);
   }
+  void open(const OpenExtents& o) {
+    for (const std::int64_t n : {std::int64_t{o.dims}, std::int64_t{o.strides}, std::int64_t{o.offset ? 1 : 0}}) number(n);
+  }
+  /// Which extents are open and which are counted: what plan_hash leaves out, or has at another place.
+  void open_and_counted(const Stage& s) {
+    for (const TensorRef& in : s.anchor.inputs) open(in.open);
+    for (const Operand& o : s.operands) open(o.ref.open);
+    for (const TensorRef& t : s.stores) open(t.open);
+    number(s.open);
+    number(s.counted);
+    number(s.anchor.weight_sum.value_or(-1));
+  }
   void bindings(const std::vector<Binding>& list_of) {
     number(static_cast<std::int64_t>(list_of.size()));
     for (const Binding& b : list_of) {
@@ -152,6 +164,8 @@ std::string content_hash(const Region& region, const Plan& plan) {
   d.number(region.independent ? 1 : 0);
   d.number(region.device);
   for (const Stage& s : region.stages) d.stage(s);
+  for (const Stage& s : region.stages) d.open_and_counted(s);
+  for (const std::int32_t n : {region.count >= 0 ? 1 : 0, region.count_times, region.count_per}) d.number(n);
   std::map<std::int64_t, BufferId> by_number;
   for (const auto& [buffer, number] : d.numbered()) by_number[number] = buffer;
   for (const auto& [number, buffer] : by_number) {

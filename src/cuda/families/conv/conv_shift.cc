@@ -36,8 +36,25 @@ struct Half {
 /// What follows from shape and tile.
 struct ShiftSizes {
   std::int64_t pitch, plane_rows, plane, stage, units, steps, filter, tiles_n, items, grid, shared;
-  std::vector<Half> halves;  ///< in the order of their distances
 };
+
+/// The halves of the chunks from `first_chunk` on, in the order of their distances. A later chunk is farther than all earlier ones.
+std::vector<Half> halves_of(const ConvShape& s, const ShiftSizes& z, std::int64_t first_chunk = 0) {
+  std::vector<Half> out;
+  for (std::int64_t chunk = first_chunk; chunk < s.channels / 16; ++chunk) {
+    for (std::int64_t y = 0; y < s.kernel_h; ++y) {
+      for (std::int64_t x = 0; x < s.kernel_w; ++x) {
+        const std::int64_t down = y * s.dilation_h, right = x * s.dilation_w;
+        const std::int64_t residue = down % s.stride_h * s.stride_w + right % s.stride_w;
+        const std::int64_t position = down / s.stride_h * z.pitch + right / s.stride_w;
+        out.push_back({((chunk * s.stride_h * s.stride_w + residue) * z.plane + position) * 16, y * s.kernel_w + x, chunk});
+      }
+    }
+  }
+  std::sort(out.begin(), out.end(), [](const Half& a, const Half& b) { return a.distance < b.distance; });
+  return out;
+}
+
 ShiftSizes sizes_of(const ConvShape& s, const ShiftTile& t, const Target& target) {
   ShiftSizes z{};
   const std::int64_t chunks = s.channels / 16;
@@ -57,25 +74,18 @@ ShiftSizes sizes_of(const ConvShape& s, const ShiftTile& t, const Target& target
   const std::int64_t turn = chunks >= 8 || chunks % 2 != 0 ? 1 : chunks % 4 == 0 ? 2 : 4;
   while (z.plane % 8 != turn) ++z.plane;
   z.stage = z.plane * 16 * chunks * s.stride_h * s.stride_w;
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    for (std::int64_t y = 0; y < s.kernel_h; ++y) {
-      for (std::int64_t x = 0; x < s.kernel_w; ++x) {
-        const std::int64_t down = y * s.dilation_h, right = x * s.dilation_w;
-        const std::int64_t residue = down % s.stride_h * s.stride_w + right % s.stride_w;
-        const std::int64_t position = down / s.stride_h * z.pitch + right / s.stride_w;
-        z.halves.push_back({((chunk * s.stride_h * s.stride_w + residue) * z.plane + position) * 16, y * s.kernel_w + x, chunk});
-      }
-    }
-  }
-  std::sort(z.halves.begin(), z.halves.end(), [](const Half& a, const Half& b) { return a.distance < b.distance; });
-  z.steps = parts(static_cast<std::int64_t>(z.halves.size()), 2);
+  const std::int64_t taps = s.kernel_h * s.kernel_w, halves = chunks * taps;
+  z.steps = parts(halves, 2);
   z.filter = z.steps * t.channels * 32;
   z.tiles_n = parts(s.out_channels, t.channels);
   z.items = s.batch * parts(s.out_h, t.rows) * parts(s.out_w, t.columns) * z.tiles_n;
   z.grid = blocks_of_filters(z.items, z.tiles_n, t.blocks, target);
   // A product takes 64 x 16 bytes from each of two places of the tile. memcheck of compute-sanitizer counts 2,048 from the first one on, which
   // may end behind the last tile, so there is room for them.
-  const std::int64_t seen = (z.units * t.unit - 64) * 16 + z.halves[static_cast<std::size_t>(2 * (z.steps - 1))].distance + 2048;
+  // The first half of the last product lies in one of the last two chunks: the others' distances are not needed here.
+  const std::int64_t first_chunk = std::max<std::int64_t>(chunks - 2, 0);
+  const auto last = static_cast<std::size_t>(2 * (z.steps - 1) - first_chunk * taps);
+  const std::int64_t seen = (z.units * t.unit - 64) * 16 + halves_of(s, z, first_chunk)[last].distance + 2048;
   z.shared = z.filter + (t.stages - 1) * z.stage + std::max(z.stage, seen);
   return z;
 }
@@ -191,11 +201,12 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
           {s.out_channels, s.taps(), s.channels, z.tiles_n, z.steps, t.channels, shape.run, shape.piece, z.pitch, z.plane});
     ConvWeights ordered;
     const auto depth = static_cast<std::size_t>(s.taps() * s.channels);
+    const std::vector<Half> halves = halves_of(s, z);
     ordered.values.resize(weights.values.size());
     for (std::size_t channel = 0; channel < static_cast<std::size_t>(s.out_channels); ++channel) {
-      for (std::size_t h = 0; h < z.halves.size(); ++h) {
+      for (std::size_t h = 0; h < halves.size(); ++h) {
         const auto* from =
-            &weights.values[channel * depth + static_cast<std::size_t>(z.halves[h].tap * s.channels + z.halves[h].chunk * 16)];
+            &weights.values[channel * depth + static_cast<std::size_t>(halves[h].tap * s.channels + halves[h].chunk * 16)];
         std::copy_n(from, 16, &ordered.values[channel * depth + h * 16]);
       }
     }
@@ -219,10 +230,11 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
   }
 
   static std::string define(const ConvShape& s, const ShiftTile& t, const ShiftSizes& z) {
+    const std::vector<Half> halves = halves_of(s, z);
     std::vector<std::int64_t> distances;
-    for (const Half& h : z.halves) distances.push_back(h.distance);
+    for (const Half& h : halves) distances.push_back(h.distance);
     // The weights behind the last half are zero: any bytes will do.
-    if (z.halves.size() % 2 != 0) distances.push_back(z.halves.back().distance + 16);
+    if (halves.size() % 2 != 0) distances.push_back(halves.back().distance + 16);
     return conv_parameters(s) +
            declare({{"kTileRows", t.rows},
                     {"kTileColumns", t.columns},
