@@ -56,7 +56,7 @@ inline constexpr int kFewestOtherSets = 2;  ///< whatever other_kernels says
 // clang-format off
 inline constexpr Effort kEfforts[] = {
     {.help = "estimates", .measures = false},
-    {.help = "kernels are measured", .sets = 8, .first_seconds = 12, .fewest_sets = 3},
+    {.help = "kernels are measured", .sets = 8, .first_seconds = 10, .fewest_sets = 3},
     {.help = "plans are searched too", .searches = true, .compares_plans = true, .sets = 12, .other_kernels = 400},
     {.help = "plans are searched too", .searches = true, .compares_plans = true, .choices = 400, .combine = Combine::components, .beam = 2,
      .tactic_seconds = 15e-3, .cost_limit = 0, .variants = true, .sets = 24, .other_kernels = 1200, .first_seconds = 120},
