@@ -26,7 +26,7 @@ test: build           ## every test except the long ones
 test-all: build       ## every stage that this machine can run: serving, Ray, exports, wheels in a bare root, sanitizers, long fuzz, GPU programs; goes on where it stopped; ONLY=ray,exports chooses, AGAIN=1 repeats
 	@scripts/test_all.sh --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 
-test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX files under sanitizers, then 100000 graphs of placement fuzz
+test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX files under sanitizers, then 40000 graphs of placement fuzz
 	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)
 	@scripts/build.sh sanitize $(JOBS) test_onnx test_engine
 	@OCTAVO_LONG=1 build/sanitize/tests/test_onnx --gtest_filter='Hostile.*'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz_placements.sh BUILD_DIR JOBS [GRAPHS]: the placement fuzz in shares of 10000 graphs, one core each, on seeds that no other test uses.
+# fuzz_placements.sh BUILD_DIR JOBS [GRAPHS]: the placement fuzz in shares of 4000 graphs, one core each, on seeds that no other test uses.
 set -uo pipefail
-build=$1 jobs=$2 graphs=${3:-100000} share=10000
+build=$1 jobs=$2 graphs=${3:-40000} share=4000
 [[ -x $build/tests/test_api ]] || { echo "error: no $build/tests/test_api; build first" >&2; exit 2; }
 logs=$build/fuzz_placements
 mkdir -p "$logs"

@@ -116,9 +116,9 @@ int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<
 }
 
 // OCTAVO_FULL and OCTAVO_LONG widen the run (support/fuzz_setting.h); OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it, or give each core a
-// share (scripts/fuzz_placements.sh: 100000 graphs).
+// share (scripts/fuzz_placements.sh: 40000 graphs).
 TEST(Placement, SamePlanAndSameBits) {
-  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", testing::rounds(500, 2000, 20000)),
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", testing::rounds(500, 2000, 8000)),
                       first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   Coverage coverage;
   testing::PlacementCounts moves;
@@ -232,7 +232,7 @@ TEST(Placement, SamePlanAndSameBits) {
 // Different meaning, different hash, over all graphs of one run and one changed counterpart of each. Only equal tables may hide a change:
 // then both graphs compute the same bits, which is looked at.
 TEST(Placement, NoTwoMeaningsShareAHash) {
-  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", testing::rounds(700, 2000, 100000)),
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", testing::rounds(700, 2000, 40000)),
                       first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   const std::vector<const region::Provider*> providers{&testing::tier_provider(Tier::portable)};
   const auto network = [](std::uint64_t seed, bool changed) {
