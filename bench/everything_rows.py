@@ -33,17 +33,25 @@ PARITY = ("resnet50", "mobilenet_v2", "resnet20", "yolox_nano")
 Step = collections.namedtuple("Step", "record importance minutes script words needs by_round environment cpus lanes", defaults=((), False, {}, None, ()))
 
 
+def flags():
+    return set(re.search(r"^flags\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)[1].split())
+
+
 def level():
     """The instructions that decide about int8 kernels."""
-    flags = set(re.search(r"^flags\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)[1].split())
-    return "amx" if "amx_int8" in flags else "vnni" if "avx512_vnni" in flags else "avx2"
+    return "amx" if "amx_int8" in flags() else "vnni" if "avx512_vnni" in flags() else "avx2"
 
 
-def cpu_steps(name, cores, cpus, minor):
-    """The rows of a machine; `minor`: the two cores of a larger one, of which only what differs is measured."""
+def has_bfloat16():
+    """Does the processor multiply bfloat16? The peers convert to float32 where it does not, which nobody would choose."""
+    return not flags().isdisjoint({"avx512_bf16", "amx_bf16"})
+
+
+def cpu_steps(name, cores, cpus, minor, bf16=True):
+    """The rows of a machine; `minor`: the two cores of a larger one, of which only what differs is measured; `bf16`: it multiplies bfloat16."""
     peers = ["--models", "{work}/models", "--seconds", "{seconds}"]
     threads = f"{cores}"
-    forms = ["--forms", "residual,outputs,inputs,uint8,float,bfloat16"]
+    forms = ["--forms", "residual,outputs,inputs,uint8,float" + (",bfloat16" if bf16 else "")]
     trained, few = ",".join(TRAINED), cores <= 2
     steps = [
         Step(f"int8-threads-{name}", 6, 4, "peers.py", [*peers, "--configs", f"{threads}x1", "--forms", "residual,outputs,inputs,uint8", "--no-agree"], PEERS, True,
@@ -55,7 +63,7 @@ def cpu_steps(name, cores, cpus, minor):
         steps += [
             Step(f"int8-{name}", 1, 9, "peers.py", [*peers, "--configs", "1x1", *forms, "--no-agree"], PEERS, True, lanes=NETS),
             Step(f"float-{name}", 3, 5, "floats.py", [*peers, "--threads", "1", "--nets", trained], (*PEERS, "PIL"), True, lanes=TRAINED),
-            Step(f"bfloat16-{name}", 3, 3, "floats.py", [*peers, "--threads", "1", *bfloat16], (*PEERS, "PIL"), True, lanes=BFLOAT16),
+            *([Step(f"bfloat16-{name}", 3, 3, "floats.py", [*peers, "--threads", "1", *bfloat16], (*PEERS, "PIL"), True, lanes=BFLOAT16)] if bf16 else []),
             Step(f"parity-{name}", 2, 6, "parity.py", ["--models", "{work}/parity", "--json", "{json}", "--nets", ",".join(PARITY), "--threads", "1", "--pairs", "12", "--seconds", "0.1",
                                                       "--only-styles", "--no-check", "--minutes", "{minutes}"], ("onnx", "onnxruntime")),
             Step(f"precisions-{name}", 5, 2, "precisions.py", ["--models", "{work}/models", "--nets", "resnet50,mobilenet_v2", "-s", "{seconds}", "-r", "{rounds}"], ("onnx",)),
@@ -111,9 +119,9 @@ def steps_here():
     """All rows of this machine, the most important first."""
     kind, cpus = level(), sorted(os.sched_getaffinity(0))
     two = parity.quiet_cores(2)
-    steps = cpu_steps(f"{kind}-{len(cpus)}", len(cpus), cpus, False)
+    steps = cpu_steps(f"{kind}-{len(cpus)}", len(cpus), cpus, False, has_bfloat16())
     if len(cpus) > 2:
-        steps += cpu_steps(f"{kind}-2", 2, two, True)
+        steps += cpu_steps(f"{kind}-2", 2, two, True, has_bfloat16())
     if kind == "vnni":  # one kind of machine: the records have one name
         steps += capped_steps(two)
     if kind == "vnni" and len(cpus) == 2:

@@ -72,6 +72,12 @@ def test_the_commands_of_records_have_no_folders(run):
     assert rows.command_of(one, fill, 6).endswith("--configs 1x1 --forms residual,outputs,inputs,uint8,float,bfloat16 --no-agree --rounds 6")
 
 
+def test_without_bfloat16_instructions_its_rows_are_left_out():
+    without = rows.cpu_steps("vnni-2", 2, [0, 1], False, bf16=False)
+    assert {s.record for s in VNNI} - {s.record for s in without} == {"bfloat16-vnni-2"}
+    assert not any("bfloat16" in w for s in without if s.script == "peers.py" for w in s.words)
+
+
 def test_what_is_recorded_at_this_commit_is_not_measured_again(run):
     step = AMX[0]
     for found, recorded in (({"commit": "abc1234"}, True), ({"commit": "0123456"}, False), ({"commit": "abc1234", "left_out": ["a row"]}, False)):
