@@ -17,6 +17,7 @@
 #include "base/build_work.h"
 #include "engine/engine.h"
 #include "ir/text.h"
+#include "plan/effort.h"
 #include "plan/plan.h"
 #include "region/artifact.h"
 #include "tune/measured_costs.h"
@@ -297,9 +298,9 @@ TEST_F(DeviceCosts, TheSecondsOfAnEffortBoundTheFirstPlan) {
 // Where seconds bound the kernels of a region, no family is left out for another one's second set; the least estimates go first.
 TEST_F(DeviceCosts, ABoundedRegionHasEveryFamilyBeforeSecondSets) {
   provider.families = 3;
-  const auto timed = [&](double kernels) {  // of each of the three regions, a core each for 12 s
+  const auto timed = [&](double kernels) {  // of each of the three regions, a core each for the seconds of the effort
     std::set<int> tiles;
-    if (const auto made = build({}, 1, false, kBusy * 12 / (kernels + 0.1))) {
+    if (const auto made = build({}, 1, false, kBusy * plan::effort_at(1).first_seconds / (kernels + 0.1))) {
       for (const auto& [tile, times] : gpu.timed) {
         if (tile > 0) tiles.insert(tile);
       }
@@ -367,7 +368,7 @@ output f
   for (const auto& [entry, t] : cache.entries) {
     if (!std::get<2>(entry).starts_with("fake.transfer")) keys.insert(std::get<1>(entry));
   }
-  const double scarce = kBusy * 12 / (5 * static_cast<double>(keys.size()));  // five kernels for each
+  const double scarce = kBusy * plan::effort_at(1).first_seconds / (5 * static_cast<double>(keys.size()));  // five kernels for each
   const auto [poor, poor_cache] = timed(scarce, {}, false);
   EXPECT_EQ(poor.at("conv1"), all);
   EXPECT_EQ(poor.at("conv2"), few);
