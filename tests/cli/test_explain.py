@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from rounds import rounds
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
@@ -68,8 +69,9 @@ def test_the_page_names_what_is_printed():
 def test_every_tensor_name_is_answered():
     graph = onnx.load(QDQ).graph
     names = {o for n in graph.node for o in n.output} | {i.name for i in graph.initializer} | {i.name for i in graph.input}
-    built = {name: octavo("explain", QDQ, "--effort", 0, "--threads", 1, "--tensor", name) for name in sorted(names)}
-    assert len(built) > 140
+    assert len(names) > 140
+    asked = set(sorted(names)[::rounds(3, 1)]) | {"act3_q", "act5", "concat_scale", "act5_dq"}  # those below are always asked about
+    built = {name: octavo("explain", QDQ, "--effort", 0, "--threads", 1, "--tensor", name) for name in sorted(asked)}
     for name, text in built.items():
         assert text.startswith(f'tensor "{name}"') and ("region" in text or "read by nothing" in text), text
     assert "removed by pair-quantize-dequantize: dequantize_q(quantize_q(x)) ==> view_q(x)\n  went into \"act3_dq\" (view)" in built["act3_q"]

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <tuple>
@@ -39,14 +40,28 @@ region::Region counted(region::Region r, std::int32_t dim) {
   return r;
 }
 
+/// The truth of one region and one input does not depend on the count: computed by the first call, copied by the others.
+Truth computed_once(const region::Plan& plan, const Truth& truth) {
+  return [&plan, &truth, kept = std::vector<std::vector<std::byte>>()](const region::Region& r, const region::Memory& m) mutable {
+    const auto bytes = [&](std::size_t b) { return static_cast<std::size_t>(plan.buffers[b].bytes); };
+    if (kept.empty()) {
+      truth(r, m);
+      for (std::size_t b = 0; b < m.base.size(); ++b) kept.emplace_back(m.base[b], m.base[b] + bytes(b));
+    } else {
+      for (std::size_t b = 0; b < m.base.size(); ++b) std::copy(kept[b].begin(), kept[b].end(), m.base[b]);
+    }
+  };
+}
+
 /// "" or what is wrong for one of the counts.
 std::string of_counts(const region::Region& given, const region::Plan& plan, const std::vector<std::vector<std::byte>>& memory,
                       std::size_t guard, const Family& family, const cuda::Parameters& parameters, const cuda::Target& target,
                       float tolerance = 0, const Truth& truth = reference_region, std::int32_t dim = 0) {
   const region::Region r = counted(given, dim);
   const std::int64_t room = r.stages[0].space[static_cast<std::size_t>(dim)];
+  const Truth once = computed_once(plan, truth);
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, room / 2, room - 1, room}) {
-    const std::string wrong = run_emulated({r, plan, memory, guard, 7, count}, family, parameters, tolerance, {}, truth, target);
+    const std::string wrong = run_emulated({r, plan, memory, guard, 7, count}, family, parameters, tolerance, {}, once, target);
     if (!wrong.empty()) return fmt::format("{} of {}: {}", count, room, wrong);
   }
   return "";
@@ -156,7 +171,7 @@ TEST_F(CountedKernels, ImagesOfConvolutions) {
     for (const auto& [channels, kernel, groups] :
          std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{{64, 1, 1}, {64, 3, 1}, {64, 3, 64}, {3, 3, 1}}) {
       ConvCase k;
-      k.n = 6, k.c = channels, k.h = 7, k.w = 8, k.o = 64, k.kh = k.kw = kernel, k.pad = kernel / 2, k.groups = groups;
+      k.n = 5, k.c = channels, k.h = 5, k.w = 8, k.o = 64, k.kh = k.kw = kernel, k.pad = kernel / 2, k.groups = groups;
       k.zero = 3, k.style = "bias";
       ConvScene s(k, 7);
       for (const Family* family : cuda::families()) {
@@ -188,10 +203,10 @@ TEST_F(CountedKernels, ImagesOfFloatConvolutions) {
       for (const std::int64_t groups : {1, 64}) {
         Scene s(13);
         auto& st = s.stage();
-        st.space = {5, 64, 6, 8};
+        st.space = {5, 64, 4, 8};
         st.anchor.op = ir::Op::conv;
         st.anchor.facts = ir::Window{.strides = {1, 1}, .dilations = {1, 1}, .pads = {1, 1, 1, 1}, .group = groups};
-        st.anchor.inputs = {s.nhwc(type, {5, 64, 6, 8}, BufferKind::input)};
+        st.anchor.inputs = {s.nhwc(type, {5, 64, 4, 8}, BufferKind::input)};
         st.anchor.weights = s.tensor(type, {64, 64 / groups, 3, 3}, BufferKind::constant, {}, 0, 0.25F);
         st.program.outputs = {{st.program.push(Op::acc_f), DType::f32}};
         st.stores = {s.nhwc(DType::f32, st.space, BufferKind::output)};

@@ -13,6 +13,7 @@
 #include "cuda/family_scene.h"
 #include "cuda/matmul_scene.h"
 #include "cuda/text/emit_cuda.h"
+#include "support/fuzz_setting.h"
 
 namespace octavo::testing {
 namespace {
@@ -45,11 +46,12 @@ TEST_F(MatmulEmulated, CodesOfEveryZeroPoint) {
 TEST_F(MatmulEmulated, ExtentsAroundTiles) {
   const ProductType types[] = {ProductType::u8, ProductType::bf16, ProductType::f16, ProductType::f32};
   int turn = 0;
+  EveryOther some;
   for (const std::int64_t m : {1, 31, 32, 33}) {
     for (const std::int64_t k : {1, 15, 32, 65}) {
       ProductCase c{types[turn % 4], {3}, m, m == 32 ? 64 : 66 - m, k};
       c.zero_left = 9, c.zero_right = 128, c.style = turn % 3 == 0 ? "codes" : "channel";
-      EXPECT_EQ(run(c, tile(32, 32, 32, 2, 1, 2 + turn % 3)), "") << c.text();
+      if (some.takes()) EXPECT_EQ(run(c, tile(32, 32, 32, 2, 1, 2 + turn % 3)), "") << c.text();
       ++turn;
     }
   }

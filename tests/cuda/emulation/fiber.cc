@@ -13,7 +13,8 @@
 namespace octavo::testing {
 namespace {
 
-constexpr std::size_t kStack = std::size_t{1} << 18;
+// A page and five lines more than a power of two: the ends of all stacks would else share the same few sets of the caches and of the TLB.
+constexpr std::size_t kStack = (std::size_t{1} << 18) + 4096 + std::size_t{5} * 64;
 
 #if defined(__x86_64__)
 // Saves what a call must keep, stores the stack pointer, and goes on where `to` was left.
