@@ -11,7 +11,7 @@
 
 namespace octavo::cuda {
 
-/// Thread-safe. Offers are kept until `clear`, those of at most kMost regions: about 10 kB each.
+/// Thread-safe. Offers are kept until `clear`, which the end of each planning calls, and those of at most kMost regions: about 10 kB each.
 class OfferMemo {
  public:
   static constexpr std::size_t kMost = 4096;

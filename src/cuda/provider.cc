@@ -177,8 +177,9 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     return {};
   }
 
+  void forget() const override { memo_.clear(); }
+
   Status finish(std::span<region::Plan* const> plans, int threads) const override {
-    memo_.clear();  // planning is over
     return compile_kernels(plans, compiler_, threads);
   }
 

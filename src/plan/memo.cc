@@ -4,6 +4,10 @@
 
 namespace octavo::plan {
 
+Memo::~Memo() {
+  for (const region::Provider* p : providers_) p->forget();
+}
+
 Result<region::Artifact> CompiledRegions::compile(const region::Provider& provider, const region::Region& region,
                                                   const region::Plan& plan, const region::Tactic& tactic) {
   const std::string which = tactic.name() + " " + region::content_hash(region, plan);

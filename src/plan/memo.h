@@ -57,11 +57,19 @@ class LoweredWeights {
   std::map<std::pair<const std::byte*, WeightForm>, Made> made_;
 };
 
-/// Lives as long as one planning.
+/// Lives as long as one planning; then providers may forget what they kept for it. They must outlive it.
 struct Memo {
+  explicit Memo(const std::vector<const region::Provider*>& providers) : providers_(providers) {}
+  ~Memo();
+  Memo(const Memo&) = delete;
+  Memo& operator=(const Memo&) = delete;
+
   CompiledRegions compiled;
   SimplifiedPrograms simplified;
   LoweredWeights weights;
+
+ private:
+  std::vector<const region::Provider*> providers_;
 };
 
 }  // namespace octavo::plan

@@ -315,7 +315,7 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
   taken.permit_pairs = decided.permit_pairs, taken.inner_pairs = decided.inner_pairs;
   taken.threads = decided.threads;
   Estimates estimates;
-  Memo memo;
+  Memo memo(providers);
   const PlanContext context{providers, taken, estimates, memo};
   const Rules rules = rules_of(taken);
   ir::Graph own = graph;
@@ -337,7 +337,7 @@ Result<region::Plan> outline(const ir::Graph& graph, const std::vector<const reg
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   if (!counts(providers)) ir::drop_conditions(graph);
   Estimates estimates;
-  Memo memo;
+  Memo memo(providers);
   if (const Decided* decided = followed(options)) {
     PlanOptions taken = options;
     taken.effort = kEstimates;

@@ -83,6 +83,8 @@ class Provider {
   /// Further sets of parameters of the same families, for searches that take their time (effort 3 and above) and for pins. Only such
   /// as can be taken.
   [[nodiscard]] virtual std::vector<Offer> variants(const Region&, const Plan&) const { return {}; }
+  /// A planning has ended: what was kept to answer `offers` again may go. Another one that goes on meanwhile has the same answers, later.
+  virtual void forget() const {}
   /// Build time: makes everything the kernel needs beside the region. What depends on the machine is in the tactic's parameters.
   [[nodiscard]] virtual Result<Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const = 0;
   /// Build time, once the tactics of whole plans are chosen: compiles what `compile` left as Artifact::source, for many regions at a time on up

@@ -33,6 +33,8 @@ class Families final : public region::Provider {
                                                const region::ArtifactView&) const override {
     return fail(ErrorKind::unsupported, "not loaded");
   }
+  void forget() const override { ++forgotten; }
+  mutable int forgotten = 0;
   std::optional<std::string> packed_layout(const region::Region& r, const region::Plan&) const override {
     return r.tactic.family == "a" ? std::nullopt : std::optional("rows of " + r.tactic.family);
   }
@@ -84,12 +86,22 @@ output y
   const Families provider;
   const std::vector<const region::Provider*> providers{&provider};
   Times times(seconds);
-  plan::Memo memo;
+  plan::Memo memo(providers);
   const plan::PlanContext context{providers, options, times, memo};
   const auto ballot = plan::vote(plan.regions[0], plan, context);
   EXPECT_TRUE(ballot) << (ballot ? "" : ballot.error().message);
   if (!ballot || ballot->winner < 0) return {};
   return {ballot->offers[static_cast<std::size_t>(ballot->winner)].tactic.family, ballot->why.cause};
+}
+
+TEST(Memo, ProvidersForgetWhenAPlanningEnds) {
+  const Families provider;
+  const std::vector<const region::Provider*> providers{&provider};
+  {
+    const plan::Memo memo(providers);
+    EXPECT_EQ(provider.forgotten, 0);
+  }
+  EXPECT_EQ(provider.forgotten, 1);
 }
 
 TEST(SharedConstants, AlmostTheFastestIsTakenWhereItsConstantsAreThere) {

@@ -144,7 +144,7 @@ Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& 
                        const ir::Ranges& ranges) {
   OCTAVO_CHECK(check_names(options));
   Estimates estimates;
-  Memo memo;
+  Memo memo(providers);
   return Adviser({providers, options, costs_of(options, estimates), memo}).run(std::move(graph), errors, ranges);
 }
 

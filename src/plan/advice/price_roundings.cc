@@ -221,14 +221,14 @@ std::string_view name_of(Cost cost) {
 Result<Roundings> price_roundings(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   OCTAVO_CHECK(check_names(options));
   Estimates estimates;
-  Memo memo;
+  Memo memo(providers);
   return RoundingPricer({providers, options, costs_of(options, estimates), memo}).run(std::move(graph));
 }
 
 Result<std::vector<Rounding>> roundings_of(Graph graph, const PlanOptions& options) {
   Estimates estimates;
   const std::vector<const region::Provider*> nobody;
-  Memo memo;
+  Memo memo(nobody);
   return RoundingPricer({nobody, options, estimates, memo}).find(graph);
 }
 

@@ -47,7 +47,7 @@ std::string why_none(const Reasons& refused) {
 std::set<std::string> refused_nodes(const plan::Planned& planned, const plan::PlanOptions& options, const Providers& providers,
                                     std::string* why) {
   plan::Estimates estimates;
-  plan::Memo memo;
+  plan::Memo memo(providers);
   std::set<std::string> out;
   for (const region::Region& r : planned.plan.regions) {
     if (r.precision != ir::DType::bf16) continue;
@@ -94,7 +94,7 @@ Result<RunTime> estimated_time(const onnx::Model& model, const std::set<std::str
   }
   OCTAVO_TRY(const plan::Planned planned, plan::make_plan(model.graph, providers, options));
   plan::Estimates estimates;
-  plan::Memo memo;
+  plan::Memo memo(providers);
   plan::Pricer pricer({providers, options, estimates, memo});
   OCTAVO_TRY(const auto items, pricer.price(planned.plan));
   for (const auto& item : items) out.seconds += item.seconds;
