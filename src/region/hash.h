@@ -12,8 +12,8 @@ namespace octavo::region {
 [[nodiscard]] std::string plan_hash(const Plan& plan, std::span<const std::span<const std::byte>> constants);
 
 /// 128 bits in hexadecimal, of all that Provider::offers and Provider::compile may read of a region that has no tactic yet: stages with their programs and
-/// attributes, the tensors' windows, which extents are open or counted, the bytes of constants, kinds and sizes of buffers, threads. Buffers count in the order in which the region names them, so
-/// equal regions of two plans have equal hashes. Names and reasons do not enter.
+/// attributes, the tensors' windows, which extents are open or counted, the bytes of constants, kinds and sizes of buffers, threads. Buffers count in
+/// the order in which the region names them, so equal regions of two plans have equal hashes. Names and reasons do not enter.
 [[nodiscard]] std::string content_hash(const Region& region, const Plan& plan);
 
 }  // namespace octavo::region

@@ -36,7 +36,7 @@ def shown(document):
 
 def plain(lines):
     """Without what another machine or build may say: numbers of estimates, the widths of columns, how a processor that divides slowly divides."""
-    lines = [re.sub(r"\{division=multiply\}|division=multiply,", "", line) for line in lines if " parameter division=multiply:" not in re.sub(r" +", " ", line)]
+    lines = [re.sub(r"\{division=multiply\}|division=multiply,", "", line) for line in lines if "division=multiply:" not in line]
     return [re.sub(r"(estimated?) [\d.e-]+ us|[\d.e-]+ us, an estimate", r"\1 N us", re.sub(r" +", " ", line)) for line in lines if line]
 
 
