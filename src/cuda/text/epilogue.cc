@@ -12,6 +12,7 @@
 
 #include "cuda/text/emit_cuda.h"
 #include "cuda/text/near.h"
+#include "cuda/text/near_floats.h"
 #include "cuda/text/shorten.h"
 #include "region/refusal.h"
 #include "region/tensor_ref.h"
@@ -176,7 +177,8 @@ class Emitter {
     const Program front = p;  // what reads operands
     if (near) p = near->back;
     stores(p);
-    const bool several = near || (shape_.real && divides(p));
+    const std::optional<NearFloats> near_of_floats = shape_.real ? near_floats(p) : std::nullopt;
+    const bool several = near || (shape_.real && !near_of_floats && divides(p));
     const int count = shape_.pairs ? 8 : 4;  // elements side by side
     std::string run, before, behind;         // the program, and what is around it where rows come in pairs
     if (!several) {
@@ -214,9 +216,10 @@ class Emitter {
         "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
         "}\n" +
         std::string(kHelpers) + folds_ +
-        (near      ? near_function(*near, front, "octavo_program", count)
-         : several ? emit_function_of_several(p, "octavo_program", count)
-                   : emit_function(p, "octavo_program")) +
+        (near             ? near_function(*near, front, "octavo_program", count)
+         : near_of_floats ? near_floats_function(*near_of_floats, p, "octavo_program")
+         : several        ? emit_function_of_several(p, "octavo_program", count)
+                          : emit_function(p, "octavo_program")) +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(

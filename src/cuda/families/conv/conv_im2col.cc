@@ -166,6 +166,7 @@ class ConvIm2col final : public FamilyOf<ConvSetting, Im2colTile> {
  public:
   explicit ConvIm2col(ConvType type) : type_(type), name_(fmt::format("conv.{}.im2col", cuda::name_of(type))) {}
   std::string_view name() const override { return name_; }
+  int version() const override { return type_ == ConvType::f16 || type_ == ConvType::bf16 ? 2 : 1; }
   std::size_t preferred() const override { return 3; }
   bool about(const region::Region& r) const override {
     if (r.stages.size() != 1 || r.stages[0].anchor.op != ir::Op::conv || !r.stages[0].anchor.weights) return false;

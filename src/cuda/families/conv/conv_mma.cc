@@ -300,7 +300,7 @@ class ConvMma final : public FamilyOf<ConvProducts, ConvTile> {
  public:
   explicit ConvMma(ConvType type) : type_(type), name_(fmt::format("conv.{}.mma", name_of(type))) {}
   std::string_view name() const override { return name_; }
-  int version() const override { return type_ == ConvType::u8s8 ? 5 : 1; }
+  int version() const override { return type_ == ConvType::u8s8 ? 5 : type_ == ConvType::f16 || type_ == ConvType::bf16 ? 2 : 1; }
   bool about(const region::Region& r) const override {
     if (type_ != ConvType::u8s8) return is_single(r) && conv_type(only(r)) == type_;
     const auto conv = [](const region::Stage& s) { return s.anchor.op == ir::Op::conv && s.anchor.integer; };

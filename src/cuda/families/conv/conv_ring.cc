@@ -11,6 +11,7 @@
 #include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_kernel.h"
 #include "cuda/text/near.h"
+#include "cuda/text/near_floats.h"
 #include "program/program.h"
 #include "region/tensor_ref.h"
 
@@ -107,12 +108,13 @@ Reasons why_not_tile(const FloatTile& t, const FloatSizes& z, const Target& targ
   return why_not_shared(z.shared, t.blocks, target);
 }
 
-/// Clocks of a multiprocessor for an element's program: its instructions, of which a division is many. Of codes what is left of it (shorten.h, near.h).
+/// Clocks of a multiprocessor for an element's program: its instructions, of which a division is many. Of codes what is left of it (shorten.h, near.h, near_floats.h).
 double program_clocks(const ConvSetting& conv) {
   const program::Program& p = conv.tail.program;
   constexpr double kOfNear = 30.0 / cost::kLanes;
   if (conv.shape.type == ConvType::u8s8) return cost::kProgram + (near_codes(p) ? kOfNear : 0);
   double count = 6;
+  if (const auto near = near_floats(p)) return (count + near_floats_instructions(*near)) / cost::kLanes;
   for (const program::Instr& i : p.code) {
     switch (i.op) {
       case program::Op::imm_f:
@@ -164,6 +166,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
   explicit ConvRing(ConvType type)
       : type_(type), name_(type == ConvType::u8s8 ? "conv.u8s8.linear" : fmt::format("conv.{}.stream", name_of(type))) {}
   std::string_view name() const override { return name_; }
+  int version() const override { return type_ == ConvType::f16 || type_ == ConvType::bf16 ? 2 : 1; }
   bool about(const region::Region& r) const override {
     const auto conv = [&](const region::Stage& s) {
       const bool windowed = type_ == ConvType::u8s8 && s.anchor.weights && s.anchor.weights->dims.size() == 4 &&

@@ -98,6 +98,7 @@ class DepthwiseFloat final : public FamilyOf<GroupedFloats, VectorTile> {
  public:
   explicit DepthwiseFloat(ir::DType type) : type_(type), name_(fmt::format("conv.{}.depthwise", ir::name_of(type))) {}
   std::string_view name() const override { return name_; }
+  int version() const override { return type_ == ir::DType::f32 ? 1 : 2; }
   bool about(const region::Region& r) const override {
     return is_single(r) && !only(r).anchor.integer && conv_type(only(r)) && only(r).anchor.inputs[0].dtype == type_ &&
            only(r).anchor.as<ir::Window>().group > 1;

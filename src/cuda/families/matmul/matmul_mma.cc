@@ -125,6 +125,7 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
  public:
   explicit MatmulMma(ProductType type) : type_(type), name_(fmt::format("matmul.{}.mma", cuda::name_of(type))) {}
   std::string_view name() const override { return name_; }
+  int version() const override { return type_ == ProductType::f16 || type_ == ProductType::bf16 ? 2 : 1; }
   bool about(const region::Region& r) const override { return r.stages.size() == 1 && product_type(r.stages[0]) == type_; }
   Result<ProductShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     if (type_ != ProductType::u8 && type_ != ProductType::f16) {
