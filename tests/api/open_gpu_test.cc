@@ -147,7 +147,7 @@ TEST_F(OpenGpu, NewBatchesAndLengthsGiveTheBitsOfEnginesForThem) {
   ASSERT_TRUE(open) << open.error().message;
   EveryOther some;
   for (const auto& [n, length] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {3, 17}, {2, 50}, {4, 80}, {2, 5}}) {
-    if (!some.takes()) continue;
+    if (!some.takes(n, length)) continue;
     const int before = gpu.compiled;
     const auto emitted = cuda::emissions();
     const auto resized = open->resizer->at(tokens(n, length));

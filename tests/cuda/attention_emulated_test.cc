@@ -44,7 +44,7 @@ TEST_F(AttentionEmulated, ExtentsAroundTiles) {
       forms.by = 5.6568542F;
       const AttentionTile t{seed % 3 == 0 ? 32 : 16, seed % 6 == 0 ? 2 : 1, std::array{32, 64, 128}[seed % 3]};
       if (t.queries / t.warps == 32 && columns > 64) continue;
-      if (some.takes()) {
+      if (some.takes(queries, keys, features, columns, seed % 6)) {
         EXPECT_EQ(attend({2, 3, queries, keys, features, columns}, forms, t, seed % 3 != 0, seed), "")
             << queries << " queries, " << keys << " keys, " << features << " features, " << columns << " columns";
       }

@@ -61,7 +61,7 @@ TEST_F(AttentionHalves, ExtentsAroundTiles) {
       const bool wide = seed % 3 == 0;
       const HalvesTile t{wide ? 64 : 16, wide ? 2 : 1, std::array{16, 32, 64}[seed % 3]};
       const Sizes n{1, 2, queries, keys, 24, 40};
-      if (some.takes()) {
+      if (some.takes(queries, keys, seed % 12)) {
         EXPECT_EQ(attend(n, forms, t, seed), "") << text_of(n);
       }
       ++seed;
@@ -108,7 +108,7 @@ TEST_F(AttentionHalves, MasksAndQueriesThatAttendNothing) {
         forms.type = scores == DType::f16 ? DType::f16 : DType::bf16;
         forms.scaled = seed % 3 == 0, forms.zeros = seed % 2 == 0, forms.divides = seed % 4 == 0, forms.counted = seed % 4 == 3;
         const Sizes n{2, 2, 21, seed % 2 == 0 ? 40 : 35, 24, 16};
-        if (some.takes()) {
+        if (some.takes(mask, lost, scores, seed % 12)) {
           EXPECT_EQ(attend(n, forms, {16, 1, 32}, seed), "") << static_cast<int>(mask) << " " << lost << ": " << text_of(n);
         }
         ++seed;

@@ -61,13 +61,13 @@ TEST_F(AttentionWarps, ExtentsAroundTiles) {
     const std::int64_t columns = std::array{16, 64, 32, 48, 128, 80}[seed % 6];
     attention::Forms forms = forms_of(features, seed % 2 == 0 ? 0.05F : 0);
     forms.probability = seed % 3 == 0 ? 1.0F / 255 : 0.0004F;
-    if (some.takes()) {
+    if (some.takes(0, keys, queries, features, columns)) {
       EXPECT_EQ(
           attend({2, 2, queries, keys, features, columns}, forms, {1 + static_cast<int>(seed % 3), 0, seed % 4 == 3 ? 1 : 0}, seed),
           "")
           << queries << " queries, " << keys << " keys, " << features << " features, " << columns << " columns";
     }
-    if (some.takes()) {
+    if (some.takes(1, keys, queries, features, columns)) {
       EXPECT_EQ(attend({1, 2, queries, keys, features, columns}, forms, {2 + static_cast<int>(seed % 3), 1}, seed), "")
           << "shared by " << 2 + seed % 3 << ": " << queries << " queries, " << keys << " keys, " << features << " features, "
           << columns << " columns";
@@ -97,10 +97,10 @@ TEST_F(AttentionWarps, ProgramsOfScores) {
         attention::Forms forms = forms_of(32, step);
         forms.unit *= step == 0.4F ? 300 : 1;
         forms.after = after, forms.by = 8, forms.mask = mask, forms.probability = 0.0078125F;
-        if (mask && some.takes()) {
+        if (mask && some.takes(0, step, after, mask)) {
           EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, {2, 1}, seed), "") << "shared: " << step;
         }
-        if (some.takes()) {
+        if (some.takes(1, step, after, mask)) {
           EXPECT_EQ(attend({2, 2, 21, 40, 32, 16}, forms, 1, seed), "") << step << " " << mask;
         }
         ++seed;
@@ -122,7 +122,7 @@ TEST_F(AttentionWarps, StepsOfProbabilities) {
   EveryOther some;
   for (const float step : {1e-6F, 1e-4F, 0.003F, 0.01F, 0.3F, 1.0F, 5.0F}) {
     for (const std::int32_t zero : {0, 128, 60}) {
-      if (!some.takes()) continue;
+      if (!some.takes(step, zero)) continue;
       attention::Forms forms = forms_of(64, 0.05F);
       forms.probability = step, forms.zero[2] = zero;
       EXPECT_EQ(attend({1, 1, 18, 150, 64, 32}, forms, 2, 7), "") << step << " " << zero;
@@ -184,7 +184,7 @@ TEST_F(AttentionWarps, ScoresAsBytes) {
         ASSERT_TRUE(text) << text.error().message;
         EXPECT_NE(text->text.find("kCoded = true"), std::string::npos) << step << " " << keys;
         EXPECT_NE(text->text.find(has_sign ? "kCodeFlip = 0x80808080u" : "kCodeFlip = 0u"), std::string::npos);
-        if (some.takes()) {
+        if (some.takes(has_sign, step, keys, forms.probability, tile.shared)) {
           EXPECT_EQ(attend({1, 1, 18, keys, 64, 16}, forms, tile, seed), "") << has_sign << " " << step << " " << keys;
         }
         ++seed;

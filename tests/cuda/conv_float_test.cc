@@ -190,16 +190,16 @@ TEST_F(ConvFloatEmulated, ShapesAroundTiles) {
     c.type = type;
     EXPECT_EQ(run(c, tile()), "") << "3x3";
     c.stride = 2, c.h = 8, c.n = 2;
-    if (some.takes()) EXPECT_EQ(run(c, tile(2)), "") << "3x3/2, depth in two slices";
-    if (some.takes()) EXPECT_EQ(run(c, tile(1, false, 32, 3)), "") << "3x3/2, depth in three blocks";
+    if (some.takes(0, type)) EXPECT_EQ(run(c, tile(2)), "") << "3x3/2, depth in two slices";
+    if (some.takes(1, type)) EXPECT_EQ(run(c, tile(1, false, 32, 3)), "") << "3x3/2, depth in three blocks";
     c = {type, 1, 48, 5, 7, 33, 1, 1, 0};
-    if (some.takes()) EXPECT_EQ(run(c, tile(1, true)), "") << "1x1, a resident filter, channels beyond the tile";
+    if (some.takes(2, type)) EXPECT_EQ(run(c, tile(1, true)), "") << "1x1, a resident filter, channels beyond the tile";
     c.codes = true;
     if (type != DType::f32) EXPECT_EQ(run(c, tile(1, false, 64)), "") << "codes";  // tf32 may round some the other way
     c = {type, 1, 3, 9, 8, 32, 3, 2, 1};
-    if (some.takes()) EXPECT_EQ(run(c, tile()), "") << "three channels";
+    if (some.takes(3, type)) EXPECT_EQ(run(c, tile()), "") << "three channels";
     c = {type, 1, 5, 6, 8, 16, 3, 1, 1};
-    if (some.takes()) EXPECT_EQ(run(c, tile()), "") << "five channels";
+    if (some.takes(4, type)) EXPECT_EQ(run(c, tile()), "") << "five channels";
   }
 }
 

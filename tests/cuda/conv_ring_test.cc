@@ -114,8 +114,8 @@ TEST_F(ConvRing, ShapesAroundTiles) {
   for (const DType type : {DType::f16, DType::bf16}) {
     for (const std::int64_t rows : {1, 64, 129}) {
       const std::int64_t columns = rows % 2 == 0 ? 64 : 136;
-      if (some.takes()) EXPECT_EQ(run({type, rows, 72, columns}, own), "");
-      if (some.takes()) EXPECT_EQ(run({type, rows, 72, columns}, shared), "");
+      if (some.takes(0, type, rows)) EXPECT_EQ(run({type, rows, 72, columns}, own), "");
+      if (some.takes(1, type, rows)) EXPECT_EQ(run({type, rows, 72, columns}, shared), "");
     }
   }
   for (const std::int64_t depth : {8, 64, 200}) {
@@ -247,10 +247,10 @@ TEST_F(ConvLinear, ShapesAroundTiles) {
   EveryOther some;
   for (const int zero : {0, 128, 255}) {
     for (const std::int64_t rows : {1, 64, 129}) {
-      if (some.takes()) {
+      if (some.takes(0, zero, rows)) {
         EXPECT_EQ(run_codes(codes(rows, 144, rows % 2 == 0 ? 64 : 136, "bias", zero), own), "") << rows << ", " << zero;
       }
-      if (some.takes()) {
+      if (some.takes(1, zero, rows)) {
         EXPECT_EQ(run_codes(codes(rows, 144, rows % 2 == 0 ? 64 : 136, "relu", zero), shared), "") << rows << ", " << zero;
       }
     }
@@ -270,13 +270,13 @@ TEST_F(ConvLinear, EveryWayToShareTilesAndEveryProgram) {
   EveryOther some;
   for (const char* style : {"relu", "bias", "residual", "float", "mixed", "silu", "rest"}) {
     const ConvCase k = codes(300, 272, 200, style, 130);
-    if (some.takes()) {
+    if (some.takes(0, style)) {
       EXPECT_EQ(run_codes(k, tile("64x64", 1, "shared", 4)), "") << style << ", one warpgroup";
     }
-    if (some.takes()) {
+    if (some.takes(1, style)) {
       EXPECT_EQ(run_codes(k, tile("64x128", 2, "own", 4)), "") << style << ", two with tiles of their own";
     }
-    if (some.takes()) {
+    if (some.takes(2, style)) {
       EXPECT_EQ(run_codes(k, tile("64x32", 1, "shared", 8)), "") << style << ", 32 channels";
     }
   }

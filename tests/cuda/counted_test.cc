@@ -148,7 +148,7 @@ TEST_F(CountedKernels, ProductsByRowsAndByMatrices) {
        std::vector<std::tuple<ir::Shape, std::int64_t, std::int64_t>>{{{}, 70, 24}, {{}, 70, 1}, {{5}, 9, 40}, {{5, 2}, 9, 33}}) {
     for (const cuda::ProductType type : {cuda::ProductType::u8, cuda::ProductType::f16, cuda::ProductType::f32}) {
       for (const bool shared : {false, true}) {
-        if (!some.takes()) continue;
+        if (!some.takes(n, batch.size(), type, shared)) continue;
         ProductCase c;
         c.type = type, c.batch = batch, c.m = m, c.n = n, c.k = 40, c.shared_right = shared;
         Scene s(11);

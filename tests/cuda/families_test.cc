@@ -148,7 +148,7 @@ TEST_F(Families, MovesWithAndWithoutPrograms) {
   EveryOther some;
   for (const DType type : {DType::u8, DType::f32}) {
     for (int variant = 0; variant < 4; ++variant) {
-      const bool takes = some.takes();
+      const bool takes = some.takes(type, variant);
       const auto expect = [&](ir::Op op, ir::Facts facts, const ir::Shape& x, const ir::Shape& y) {
         Scene s(seed++);
         if (!takes) return;
@@ -227,7 +227,7 @@ TEST_F(Families, PoolingOfCodesAndFloats) {
       for (const bool codes : {true, false}) {
         for (const bool planar : {false, true}) {
           Scene s(seed++);
-          if (!some.takes()) continue;
+          if (!some.takes(&c, max, codes, planar)) continue;
           auto& st = s.stage();
           const std::size_t spatial = c.kernel.size();
           st.space = {c.x[0], c.x[1]};
@@ -307,7 +307,7 @@ TEST_F(Families, ReductionsOverAnyAxes) {
       for (const bool codes : {true, false}) {
         const ir::Shape x{2, 12, 5, 9};
         Scene s(seed++);
-        if (!some.takes()) continue;
+        if (!some.takes(axes.size(), axes.empty() ? -1 : axes[0], op, codes)) continue;
         auto& st = s.stage();
         const bool keep = seed % 2 != 0;
         std::vector<bool> over(4, axes.empty());
