@@ -46,6 +46,10 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/lib/liboctavo.a
 add_custom_target(octavo_static ALL DEPENDS ${PROJECT_BINARY_DIR}/lib/liboctavo.a)
 add_custom_target(octavo_cpp DEPENDS ${PROJECT_BINARY_DIR}/lib/liboctavo.a)
 add_dependencies(octavo_cpp octavo_shared octavo_command)
+if(TARGET octavo_nvrtc)
+  add_dependencies(octavo_cpp octavo_nvrtc)
+  install(TARGETS octavo_nvrtc RUNTIME DESTINATION libexec/octavo COMPONENT cpp)  # device/compile_process.h says where it is looked for
+endif()
 
 # What the archive needs beside it, as linker words that hold on this machine.
 set(needs -lfmt -lprotobuf-lite -lpthread -ldl)

@@ -14,17 +14,18 @@ case $mode in
     build=build/release
     stage=$dir/stage
     rm -rf "$stage"
-    mkdir -p "$stage/bin" "$stage/lib"
+    mkdir -p "$stage/bin" "$stage/lib" "$stage/libexec/octavo"
     # shellcheck disable=SC2086
     cmake --build $build --target octavo_command $programs
     cp $build/bin/octavo "$stage/bin/octavo"
+    cp $build/libexec/octavo/octavo-nvrtc "$stage/libexec/octavo/"
     for program in $programs; do cp "$(find $build -type f -name "$program" -perm -u+x | head -n 1)" "$stage/bin/"; done
     [ -z "${OCTAVO_BEFORE:-}" ] || cp "$OCTAVO_BEFORE" "$stage/bin/octavo_before"
-    strip "$stage"/bin/*
+    strip "$stage"/bin/* "$stage"/libexec/octavo/*
     # Everything but the C and C++ libraries, which the other machine has in a version that is newer or the same.
     for program in "$stage"/bin/*; do ldd "$program"; done | awk '/=> \// {print $3}' | sort -u |
       grep -v -E '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' | while read -r library; do cp -L "$library" "$stage/lib/"; done
-    tar -C "$stage" -cJf "$dir/octavo-gpu.tar.xz" bin lib
+    tar -C "$stage" -cJf "$dir/octavo-gpu.tar.xz" bin lib libexec
     rm -rf "$stage"
     ls -l "$dir/octavo-gpu.tar.xz"
     ;;

@@ -17,7 +17,7 @@ Sum& sum() {
 }  // namespace
 
 BuildWork operator-(BuildWork a, const BuildWork& b) {
-  a.timed -= b.timed, a.kernels -= b.kernels;
+  a.timed -= b.timed, a.kernels -= b.kernels, a.processes -= b.processes;
   a.read -= b.read, a.open -= b.open, a.prepare -= b.prepare, a.wait -= b.wait, a.time -= b.time;
   a.compile -= b.compile, a.compile_processor -= b.compile_processor;
   return a;
@@ -31,7 +31,7 @@ BuildWork build_work() {
 void add_build_work(const BuildWork& more) {
   const std::lock_guard lock(sum().mutex);
   BuildWork& w = sum().work;
-  w.timed += more.timed, w.kernels += more.kernels;
+  w.timed += more.timed, w.kernels += more.kernels, w.processes += more.processes;
   w.read += more.read, w.open += more.open, w.prepare += more.prepare, w.wait += more.wait, w.time += more.time;
   w.compile += more.compile, w.compile_processor += more.compile_processor;
 }

@@ -10,14 +10,15 @@ namespace octavo {
 
 /// Seconds by the clock, but for `compile_processor`. Those from `read` to `time` are of the building thread; kernels are compiled beside it.
 struct BuildWork {
-  double read = 0;            ///< models read and imported
-  double open = 0;            ///< devices opened
-  double prepare = 0;         ///< tactics made ready to be timed: texts or code, packed constants, memory
-  double wait = 0;            ///< for kernels that are not compiled yet
-  double time = 0;            ///< tactics and plans run
-  std::uint64_t timed = 0;    ///< tactics that were timed
-  std::uint64_t kernels = 0;  ///< texts that a compiler got
-  double compile = 0;         ///< in the compiler, of all threads together
+  double read = 0;              ///< models read and imported
+  double open = 0;              ///< devices opened
+  double prepare = 0;           ///< tactics made ready to be timed: texts or code, packed constants, memory
+  double wait = 0;              ///< for kernels that are not compiled yet
+  double time = 0;              ///< tactics and plans run
+  std::uint64_t timed = 0;      ///< tactics that were timed
+  std::uint64_t kernels = 0;    ///< texts that a compiler got
+  std::uint64_t processes = 0;  ///< that were started to compile some of them
+  double compile = 0;           ///< in the compiler, of all threads together
   double compile_processor =
       0;  ///< of these, with a processor: far less says that the machine has other work, or that threads hold each other up
 };

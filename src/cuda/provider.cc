@@ -14,6 +14,7 @@
 #include "base/causes/kernels.h"
 #include "base/hash.h"
 #include "cuda/cost_model.h"
+#include "cuda/device/compile_pool.h"
 #include "cuda/device/cubin.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
@@ -116,6 +117,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
 
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     if (region::is_transfer(r, plan)) return {transfer(r)};
+    kept_.keep();  // a planning has begun
     return memo_.of(r, plan, [&] { return offers_made(r, plan); });
   }
 
@@ -177,7 +179,10 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     return {};
   }
 
-  void forget() const override { memo_.clear(); }
+  void forget() const override {
+    memo_.clear();
+    kept_.release();
+  }
 
   Status finish(std::span<region::Plan* const> plans, int threads) const override {
     return compile_kernels(plans, compiler_, threads);
@@ -386,6 +391,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
   Compiler compiler_;
   CodeCheck check_;
   mutable OfferMemo memo_;
+  mutable KeptProcesses kept_;  ///< processes that compile stay until a planning ends
 };
 
 }  // namespace

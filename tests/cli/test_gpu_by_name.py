@@ -40,8 +40,10 @@ def build_without(tmp_path, name, architecture):
     seconds = r"\d+\.\d"
     times = re.search(rf"^built in ({seconds}) s: reading the model {seconds}, planning {seconds}, waiting for kernels ({seconds}), writing {seconds}$", done.stdout, re.MULTILINE)
     assert times and float(times[2]) <= float(times[1]), done.stdout
-    kernels = re.search(rf"^(\d+) kernels compiled, beside that: ({seconds}) s of threads, ({seconds}) s of processors$", done.stdout, re.MULTILINE)
+    kernels = re.search(rf"^(\d+) kernels compiled, beside that: ({seconds}) s of threads, ({seconds}) s of processors; (.*)$", done.stdout, re.MULTILINE)
     assert kernels and int(kernels[1]) > 0 and float(kernels[3]) <= float(kernels[2]) + 0.1, done.stdout
+    if len(os.sched_getaffinity(0)) > 1:
+        assert re.fullmatch(r"1 process started for it|\d+ processes started for it", kernels[4]), "octavo-nvrtc was not found, or not used: " + done.stdout
     explained = run("explain", engine, "--json")
     assert explained.returncode == 0, explained.stderr
     regions = [r for r in json.loads(explained.stdout)["regions"] if r["tactic"].startswith("cuda.")]

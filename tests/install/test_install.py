@@ -109,6 +109,13 @@ def test_the_library_exports_its_interface_only(prefix):
     assert not inner, inner[:5]
 
 
+def test_the_program_that_compiles_kernels_is_where_the_library_looks(prefix):
+    said = subprocess.run([prefix / "libexec/octavo/octavo-nvrtc"], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60)
+    assert b"octavo-nvrtc, messages " in said.stdout, "it starts, says what it is, and ends with its input"
+    library = [p for p in prefix.rglob("liboctavo.so")][0].resolve()
+    assert library.parent.parent / "libexec" == prefix / "libexec" or library.parent.parent.parent / "libexec" == prefix / "libexec"
+
+
 def test_add_subdirectory(tmp_path):
     """Configures as part of another project, without tests and benchmarks; a file compiles there, with OCTAVO_FULL a module, with OCTAVO_LONG all."""
     (tmp_path / "CMakeLists.txt").write_text(f"""

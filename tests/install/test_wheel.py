@@ -70,7 +70,8 @@ def test_it_needs_no_library_of_the_system(wheel, tmp_path):
     """Every library that a file of the wheel names is in the wheel, or is of glibc, the compiler's runtime or zlib."""
     with zipfile.ZipFile(wheel) as z:
         z.extractall(tmp_path)
-    files = [p for p in tmp_path.rglob("*") if ".so" in p.name and not p.name.endswith(".txt")]
+    helper = tmp_path / "octavo/octavo-nvrtc"
+    files = [helper] + [p for p in tmp_path.rglob("*") if ".so" in p.name and not p.name.endswith(".txt")]
     inside, needed = {p.name for p in files}, set()
     for file in files:
         dynamic = run("readelf", "-d", file)
@@ -95,6 +96,9 @@ def test_the_command_in_an_empty_folder(bare, tmp_path):
     script = ("import sys, numpy, octavo; e = octavo.load('digits.octavo'); print(e.run(numpy.zeros((1, 1, 16, 16), 'f4'))['head'].shape);"
               "print('onnx' in sys.modules)")
     assert run(bare / "python", "-c", script, cwd=tmp_path).split("\n")[:2] == ["(1, 10)", "False"]
+    (helper,) = bare.parent.glob("lib/python*/site-packages/octavo/octavo-nvrtc")
+    said = subprocess.run([helper], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60, cwd=tmp_path, env=clean_environment())
+    assert b"octavo-nvrtc, messages " in said.stdout, "it starts, says what it is, and ends with its input"
     system = run(bare / "octavo", "doctor", "--system", cwd=tmp_path)
     assert "oneDNN" in system and "NVRTC" in system
 

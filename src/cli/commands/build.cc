@@ -26,6 +26,7 @@
 #include "cli/inputs/shape_sets.h"
 #include "cli/outputs/outcome.h"
 #include "cli/print.h"
+#include "cuda/device/compile_pool.h"
 #include "engine/signature.h"
 #include "engine/source.h"
 #include "report/explain.h"
@@ -143,6 +144,14 @@ Result<std::unique_ptr<api::OpenModel>> range_of(const BuildCommandOptions& o, c
   return api::OpenModel::create(session, nullptr, std::move(options), std::move(ranges));
 }
 
+/// Which processes compiled kernels.
+std::string compilers_text(const BuildWork& work) {
+  if (work.processes == 1) return "1 process started for it";
+  if (work.processes > 1) return fmt::format("{} processes started for it", work.processes);
+  const std::string why = cuda::compile_pool().refusal();
+  return "all in this process" + (why.empty() ? "" : ": " + why);
+}
+
 /// Where the time of a build for a GPU went: by the clock, of the thread that plans.
 std::string times_text(const BuildTimes& t) {
   const BuildWork& w = t.work;
@@ -153,8 +162,8 @@ std::string times_text(const BuildTimes& t) {
   if (w.timed > 0) text += fmt::format(", {} tactics timed {:.1f}, made ready for that {:.1f}", w.timed, w.time, w.prepare);
   text += fmt::format(", waiting for kernels {:.1f}, writing {:.1f}\n", w.wait, t.written);
   if (w.kernels > 0)
-    text += fmt::format("{} kernels compiled, beside that: {:.1f} s of threads, {:.1f} s of processors\n", w.kernels, w.compile,
-                        w.compile_processor);
+    text += fmt::format("{} kernels compiled, beside that: {:.1f} s of threads, {:.1f} s of processors; {}\n", w.kernels, w.compile,
+                        w.compile_processor, compilers_text(w));
   return text;
 }
 

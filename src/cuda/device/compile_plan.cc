@@ -23,6 +23,7 @@
 #include "base/hash.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
+#include "cuda/device/compile_pool.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/text/emit_cuda.h"
@@ -38,6 +39,8 @@ struct Work {
 
 /// Compiles each once.
 void compile_all(std::vector<Work>& all, const Compiler& compile, int threads) {
+  KeptProcesses kept;
+  if (threads > 1 && all.size() > 1) kept.keep();
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < all.size(); i = next++) all[i].code = compile(all[i].text);
@@ -94,7 +97,10 @@ std::uint64_t compilations() {
 
 Compiler nvrtc_compiler(const std::string& architecture) {
   return [options = compile_options(architecture)](std::string_view text) -> Result<std::string> {
-    OCTAVO_TRY(Compiled made, cuda::compile(emit_prelude() + std::string(text), options));
+    OCTAVO_TRY(Compiled made, compile_pool().compile(emit_prelude() + std::string(text), options));
+    BuildWork more;
+    more.compile_processor = made.processor_elsewhere;
+    add_build_work(more);
     return std::move(made.cubin);
   };
 }

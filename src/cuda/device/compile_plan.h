@@ -15,7 +15,7 @@ namespace octavo::cuda {
 /// Machine code from a text without the prelude. Called by several threads.
 using Compiler = std::function<Result<std::string>(std::string_view text)>;
 
-/// NVRTC for an architecture ("sm_90a").
+/// NVRTC for an architecture ("sm_90a"), by compile_pool().
 [[nodiscard]] Compiler nvrtc_compiler(const std::string& architecture);
 /// The same compiler, which is asked for a text once, also by threads that want it at the same time: a search compiles the kernels of many plans that have
 /// most of them in common.
