@@ -26,12 +26,8 @@ test: build           ## every test except the long ones
 test-all: build       ## every stage that this machine can run: serving, Ray, exports, wheels in a bare root, sanitizers, long fuzz, GPU programs; goes on where it stopped; ONLY=ray,exports chooses, AGAIN=1 repeats
 	@scripts/test_all.sh --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 
-test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX files under sanitizers, then 40000 graphs of placement fuzz
-	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)
-	@scripts/build.sh sanitize $(JOBS) test_onnx test_engine
-	@OCTAVO_LONG=1 build/sanitize/tests/test_onnx --gtest_filter='Hostile.*'
-	@OCTAVO_LONG=1 build/sanitize/tests/test_engine --gtest_filter='ForgedEngine.*'
-	@scripts/fuzz_placements.sh build/release $(JOBS)
+test-long: build      ## long fuzzing: the C++ tests, 100000 hostile ONNX files under sanitizers, 40000 graphs of placement fuzz; then the Python package's tests
+	@scripts/test_long.sh build/release $(JOBS)
 
 test-serving: build   ## every test of octavo serve, the long ones too, with what octavo[serve] asks for alone (in build/serving-venv)
 	@scripts/test_serving.sh build/release
@@ -55,7 +51,7 @@ aarch64: setup        ## the portable path cross-compiled for 64-bit Arm, its te
 
 fuzz: setup           ## libFuzzer (needs clang 14): two minutes for each kind of file; FUZZ_SECONDS=n changes that
 	@scripts/build.sh fuzz $(JOBS) fuzz_onnx fuzz_engine fuzz_table fuzz_timing fuzz_image fuzz_npy
-	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),120)
+	@JOBS=$(JOBS) scripts/fuzz.sh $(or $(FUZZ_SECONDS),120)
 
 format:               ## clang-format over every C++ file
 	@git ls-files '*.cc' '*.h' | xargs clang-format -i

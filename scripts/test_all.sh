@@ -19,11 +19,16 @@ stage_exports() {
   scripts/venv.sh requirements-exports.txt build/exports-venv &&
     OCTAVO_BUILD=$PWD/$build PYTHONPATH=$PWD/$build/python PYTHONDONTWRITEBYTECODE=1 build/exports-venv/bin/python -m pytest -q -p no:cacheprovider tests/exports
 }
+installed() { OCTAVO_LONG=1 OCTAVO_BUILD=$PWD/$build PYTHONPATH=$PWD/$build/python PYTHONDONTWRITEBYTECODE=1 .venv/bin/python -m pytest -q -p no:cacheprovider "$@"; }
 stage_wheels() {
-  JOBS=$jobs scripts/wheel.sh && .venv/bin/python -m pytest -q -p no:cacheprovider tests/install/test_wheel.py || return 1
+  local wheel
+  JOBS=$jobs scripts/wheel.sh || return 1
+  wheel=$(ls -t dist/octavo-*x86_64.whl | head -n 1)
+  OCTAVO_WHEEL=$PWD/$wheel installed tests/install/test_wheel.py || return 1
   [[ $(id -u) == 0 ]] || { echo "skipped: the wheel was not tried in a bare root, which needs root"; return 77; }
-  scripts/wheel_in_root.sh "$(ls -t dist/octavo-*x86_64.whl | head -n 1)"
+  scripts/wheel_in_root.sh "$wheel"
 }
+stage_install() { installed tests/install/test_install.py; }
 sanitizer() { scripts/build.sh "$1" "$jobs" "${@:2}" && scripts/run_tests.sh "build/$1" "$jobs"; }
 stage_asan() { sanitizer asan; }
 stage_ubsan() { sanitizer ubsan; }
@@ -31,9 +36,12 @@ stage_tsan() {
   scripts/build.sh tsan "$jobs" test_engine test_api && scripts/sequences.sh build/tsan/tests/test_api 10000 &&
     scripts/run_tests.sh build/tsan "$jobs" -L '^(engine|api)$'
 }
-stage_long() { make --no-print-directory test-long JOBS="$jobs"; }
-stage_fuzz() { make --no-print-directory fuzz JOBS="$jobs" FUZZ_SECONDS="${FUZZ_SECONDS:-600}"; }
-stage_aarch64() { scripts/aarch64.sh "$jobs" all; }
+stage_long() { scripts/test_long.sh "$build" "$jobs" cpp; }
+stage_long_python() { scripts/test_long.sh "$build" "$jobs" python; }
+stage_fuzz() {
+  scripts/build.sh fuzz "$jobs" fuzz_onnx fuzz_engine fuzz_table fuzz_timing fuzz_image fuzz_npy && JOBS=$jobs scripts/fuzz.sh "${FUZZ_SECONDS:-600}"
+}
+stage_aarch64() { scripts/aarch64.sh "$jobs" all && installed tests/install/test_wheel_aarch64.py; }
 # Every program for a machine with a GPU (targets octavo_gpu_NAME) is compiled and linked, and packed as scripts/gpu_check.sh carries it there.
 stage_gpu_programs() {
   local programs
@@ -46,7 +54,7 @@ stage_gpu() {
   compgen -G '/dev/nvidia[0-9]*' >/dev/null || { echo "skipped: no GPU"; return 77; }
   scripts/gpu_check.sh run build/test-all/gpu && PYTHONPATH=$PWD/$build/python python3 -m pytest -q -p no:cacheprovider tests/python/test_gpu.py
 }
-stages=(tests serving ray exports wheels aarch64 gpu_programs gpu long asan ubsan tsan fuzz)
+stages=(tests serving ray exports wheels install aarch64 gpu_programs gpu long long_python asan ubsan tsan fuzz)
 
 while (($#)); do
   case $1 in

@@ -1,5 +1,7 @@
 #include "plan/lowering/anchor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
