@@ -116,7 +116,7 @@ int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<
 }
 
 // OCTAVO_FULL and OCTAVO_LONG widen the run (support/fuzz_setting.h); OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it, or give each core a
-// share (scripts/fuzz_placements.sh: 40000 graphs).
+// share (scripts/fuzz_shares.sh: 40000 graphs).
 TEST(Placement, SamePlanAndSameBits) {
   const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", testing::rounds(500, 2000, 8000)),
                       first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);

@@ -216,7 +216,7 @@ TEST_F(ForgedEngine, UntouchedPartsLoadAndRun) {
 
 TEST_F(ForgedEngine, RefusedOrHarmless) {
   const std::uint64_t first = number_from("OCTAVO_FUZZ_SEED", 1);
-  const std::uint64_t rounds = number_from("OCTAVO_FUZZ_ROUNDS", testing::rounds(30, 100, 4000));
+  const std::uint64_t rounds = number_from("OCTAVO_FUZZ_ROUNDS", testing::rounds(30, 100, 500));
   const bool verbose = std::getenv("OCTAVO_FUZZ_VERBOSE") != nullptr;
   int refused = 0, ran = 0, large = 0;
   for (const Network& n : networks_) {
