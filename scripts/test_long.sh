@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_long.sh BUILD_DIR JOBS [cpp|python]: long fuzzing (OCTAVO_LONG). cpp: the C++ tests, 100000 hostile ONNX files and 4000 forgeries of every kind of engine under sanitizers, and 40000
-# graphs each for the placement fuzz and the engine. python: the Python package and the examples, 10000 mutated files of each kind, and every third operator's case under emulation. Both
+# test_long.sh BUILD_DIR JOBS [cpp|python]: long fuzzing (OCTAVO_LONG). cpp: the C++ tests, 100000 hostile ONNX files and 4000 forgeries of every kind of engine under sanitizers, 2000 of every
+# engine for a GPU, and 40000 graphs each for the placement fuzz and the engine. python: the Python package and the examples, 10000 mutated files of each kind, and every third operator's case under emulation. Both
 # unless one is named. What is installed (tests/install, 64-bit Arm among it) has stages of its own in test_all.sh. With eight jobs and more, the parts of cpp run beside each other.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -17,17 +17,18 @@ hostile() {
   scripts/fuzz_shares.sh "$tests/test_engine" ForgedEngine.RefusedOrHarmless OCTAVO_FUZZ_ROUNDS 4000 50 "$jobs" || status=1
   return $status
 }
-graphs() {
+unsanitized() {
   local status=0 test
   for test in Placement.SamePlanAndSameBits EngineFuzz.WideNetworksOnAnyThreadsGiveTheReferencesBits; do
     scripts/fuzz_shares.sh "$build/tests/test_api" "$test" OCTAVO_FUZZ_GRAPHS 40000 2000 "$jobs" || status=1
   done
+  OCTAVO_FUZZ_RUNS=15 scripts/fuzz_shares.sh "$build/tests/test_api" ForgedGpuEngine.LoadingRefusesOrGivesAnEngine OCTAVO_FUZZ_ROUNDS 2000 100 "$jobs" || status=1
   return $status
 }
 status=0
 if [[ $part != python ]]; then
   pids=()
-  for step in hostile graphs tests; do
+  for step in hostile unsanitized tests; do
     if ((jobs >= 8)); then
       "$step" &
       pids+=($!)

@@ -224,8 +224,8 @@ TEST_F(ForgedGpuEngine, LoadingRefusesOrGivesAnEngine) {
     const char* text = std::getenv(name);
     return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
   };
-  const std::uint64_t first = number("OCTAVO_FUZZ_SEED", 1), rounds = number("OCTAVO_FUZZ_ROUNDS", testing::rounds(20, 60, 2000));
-  const std::uint64_t most_runs = number("OCTAVO_FUZZ_RUNS", testing::rounds(6, 6, 300));  // a kernel takes a second to compile
+  const std::uint64_t first = number("OCTAVO_FUZZ_SEED", 1), rounds = number("OCTAVO_FUZZ_ROUNDS", testing::rounds(20, 60, 300));
+  const std::uint64_t most_runs = number("OCTAVO_FUZZ_RUNS", testing::rounds(6, 6, 30));  // a kernel takes a second to compile
   const bool verbose = std::getenv("OCTAVO_FUZZ_VERBOSE") != nullptr;
   std::vector<std::shared_ptr<const Engine>> engines;
   ForgedTactics tactics;
