@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
-# test_long.sh BUILD_DIR JOBS [cpp|python]: long fuzzing (OCTAVO_LONG). cpp: the C++ tests, 100000 hostile ONNX files and 4000 forgeries of every kind of engine under sanitizers, 2000 of every
-# engine for a GPU, and 40000 graphs each for the placement fuzz and the engine. python: the Python package and the examples, 10000 mutated files of each kind, and every third operator's case under emulation. Both
-# unless one is named. What is installed (tests/install, 64-bit Arm among it) has stages of its own in test_all.sh. With eight jobs and more, the parts of cpp run beside each other.
+# test_long.sh BUILD_DIR JOBS [cpp|python]: what OCTAVO_LONG makes longer. cpp: the fuzz tests in C++, 100000 hostile ONNX files and 4000 forgeries of every kind of engine under sanitizers,
+# 2000 of every engine for a GPU, and 40000 graphs each for the placement fuzz and the engine. python: the Python package and the examples, 10000 mutated files of each kind, and every third
+# operator's case under emulation. Both unless one is named. What is installed (tests/install, 64-bit Arm among it) has stages of its own in test_all.sh. With eight jobs and more, the parts
+# of cpp run beside each other.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$1 jobs=$2 part=${3:-}
 [[ $part =~ ^(cpp|python|)$ ]] || { echo "error: test_long: \"$part\" is neither cpp nor python" >&2; exit 2; }
 export OCTAVO_LONG=1
-tests() { scripts/run_tests.sh "$build" "$jobs" -E '^(pytest_|onnx\.)'; }
+# The tests in C++ that read OCTAVO_LONG (tests/scripts/test_long.py compares).
+longer=(Bfloat16.ArbitraryChoicesInArbitraryNetworks EmulatedAmx.RandomNetworksGiveTheBitsOfTheReference EmulatedFloat16.RandomNetworksWithFloat16AllowedAreEqualRegionByRegion
+  EmulatedGpu.RandomNetworksGiveTheBitsOfTheReference EngineFile.DamagedPlansUnderRightChecksumsNeverCrash ErfDivision.QuotientsOfEveryFloat ForgedEngine.RefusedOrHarmless
+  ForgedGpuEngine.LoadingRefusesOrGivesAnEngine Hostile.MutatedFiles Placement.NoTwoMeaningsShareAHash Placement.SamePlanAndSameBits Plain.RandomRegionsAreTheReferences RowsPool.RandomShapes
+  Search.ArbitraryCostsNeverChangeTheBits)
+tests() {
+  local names
+  names=$(IFS='|'; echo "${longer[*]}")
+  scripts/run_tests.sh "$build" "$jobs" -R "(^|/)(${names//./\\.})(/|$)"
+}
 hostile() {
   local tests=build/sanitize/tests status=0
   scripts/build.sh sanitize "$jobs" test_onnx test_engine || return 1
