@@ -1,5 +1,6 @@
 #include "ir/tensor.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -60,6 +61,8 @@ bool parse_dtype(std::string_view text, DType& out) {
 }
 
 std::int64_t count(const Shape& shape) {
+  // An extent of 0 counts at once: the others may be so large that their product overflows.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::int64_t n = 1;
   for (const std::int64_t d : shape) n *= d;
   return n;

@@ -382,7 +382,7 @@ TEST(MaxError, ThePlanWithoutTimesKeepsItsDecisions) {
     return nodes;
   };
   ASSERT_FALSE(kept(unmeasured->plan).empty()) << "the test cannot fail";
-  int stood = 0;
+  int stood = 0, timed = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     MeasuredIsSlower costs(seed);
     o.costs = &costs;
@@ -392,8 +392,17 @@ TEST(MaxError, ThePlanWithoutTimesKeepsItsDecisions) {
     if (region::plan_hash(made->plan) != region::plan_hash(unmeasured->plan)) continue;
     ++stood;
     EXPECT_EQ(kept(made->plan), kept(unmeasured->plan)) << "seed " << seed;
+    // Regions that the other plan had too say what was measured of them.
+    for (const region::Region& r : made->plan.regions) {
+      for (const region::Alternative& a : r.alternatives) timed += a.seconds >= 0 ? 1 : 0;
+      EXPECT_EQ(
+          std::count_if(r.alternatives.begin(), r.alternatives.end(), [&](const auto& a) { return a.tactic == r.tactic.name(); }),
+          1)
+          << r.name;
+    }
   }
   EXPECT_GE(stood, 1);
+  EXPECT_GE(timed, 5 * stood);
 }
 
 }  // namespace

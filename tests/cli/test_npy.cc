@@ -67,6 +67,16 @@ TEST(Npy, SaysWhatIsWrong) {
             "reading x.npy: the header is not the dictionary that numpy.save writes");
   EXPECT_EQ(error_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }", 4)),
             "reading x.npy: shape [99999999999,99999999999] of '<f4' does not fit the 4 bytes that follow the header");
+  EXPECT_EQ(error_of(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (1,), }", 4)),
+            "reading x.npy: the header is not the dictionary that numpy.save writes");
+}
+
+/// Found by fuzz_npy: the product of the extents before the 0 overflowed.
+TEST(Npy, NoElementsWhateverTheOtherExtents) {
+  const auto t = parse_npy(npy("{'descr': '<f4', 'fortran_order': True, 'shape': (99999999999, 99999999999, 0), }", 0), "x.npy");
+  ASSERT_TRUE(t) << t.error().message;
+  EXPECT_EQ(t->size(), 0);
+  EXPECT_EQ(ir::count({99999999999, 99999999999, 0}), 0);
 }
 
 Arrays two_arrays() {

@@ -42,8 +42,10 @@ BAD = {
 
 
 def mypy(folder, *arguments):
+    # An installed package is found by itself; mypy refuses site-packages in MYPYPATH.
+    path = {} if PACKAGE.parent.name == "site-packages" else {"MYPYPATH": str(PACKAGE.parent)}
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), *arguments], capture_output=True, text=True,
-                          check=False, timeout=300, cwd=folder, env={"PATH": "/usr/bin:/bin", "MYPYPATH": str(PACKAGE.parent)})
+                          check=False, timeout=300, cwd=folder, env={"PATH": "/usr/bin:/bin", **path})
     return done.returncode, done.stdout
 
 

@@ -74,7 +74,7 @@ class Header {
     return text;
   }
   bool tuple() {
-    if (!take('(')) return false;
+    if (has_shape || !take('(')) return false;
     while (!take(')')) {
       skip();
       std::int64_t dim = 0;

@@ -1,6 +1,8 @@
 #include "plan/search/guard.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "base/causes/plan_search.h"
 #include "plan/candidates/registry.h"
@@ -25,6 +27,27 @@ std::vector<region::Decision> decisions_of_both(std::vector<region::Decision> ke
     kept.push_back(std::move(d));
   }
   return kept;
+}
+
+/// Regions of both plans get the times that were measured for the other one: nothing else says what the alternatives cost. The tactic stays.
+void keep_measured_times(const region::Plan& measured, region::Plan& plan) {
+  std::map<std::string, const region::Region*> of_key;
+  for (const region::Region& r : measured.regions) of_key.emplace(r.key, &r);
+  for (region::Region& r : plan.regions) {
+    const auto found = of_key.find(r.key);
+    if (found == of_key.end()) continue;
+    for (const region::Alternative& known : found->second->alternatives) {
+      if (known.seconds < 0) continue;
+      const auto same = std::find_if(r.alternatives.begin(), r.alternatives.end(),
+                                     [&](const region::Alternative& a) { return a.tactic == known.tactic; });
+      if (same != r.alternatives.end()) {
+        same->seconds = known.seconds, same->estimate = -1;
+      } else {
+        r.alternatives.push_back({known.tactic, {because<cause::whole_plan_of_measured_slower>()}, known.seconds});
+      }
+      if (known.tactic == r.tactic.name()) r.seconds = known.seconds;
+    }
+  }
 }
 
 }  // namespace
@@ -53,6 +76,7 @@ Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& pla
   unmeasured.plan.decisions = decisions_of_both(std::move(unmeasured.plan.decisions), std::move(planned.plan.decisions));
   unmeasured.plan.decisions.push_back(std::move(d));
   unmeasured.plan.cost_source = planned.plan.cost_source;
+  keep_measured_times(planned.plan, unmeasured.plan);
   unmeasured.seconds = times->base;
   planned = std::move(unmeasured);
   return {};

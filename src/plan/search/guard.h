@@ -14,7 +14,8 @@ namespace octavo::plan {
 
 /// Tactics are timed a region at a time; beside each other they need not be the fastest. Where the effort compares plans, `costs` can
 /// run them and no tactic is pinned, the plan of effort 0 runs in turn with `planned` and takes its place if it is faster by more than
-/// 0.5 %; a Decision "tactics" then says so with both times. Cost: one more plan, and a comparison that the costs remember. Errors:
+/// 0.5 %; a Decision "tactics" then says so with both times, and
+/// its regions say the times that were measured for regions equal to them. Cost: one more plan, and a comparison that the costs remember. Errors:
 /// those of the parts.
 [[nodiscard]] Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned);
 
