@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -60,7 +59,7 @@ class NearFloats : public EmulatedTest {
  protected:
   /// What the function makes of sums, before it is rounded to 16 bits.
   static std::vector<float> run(const std::string& function, const std::vector<float>& sums, std::string_view arguments) {
-    const auto library = emulate(function + fmt::format(R"(
+    return run_on_words(function + fmt::format(R"(
 OCTAVO_KERNEL(256, 1) octavo_near(const unsigned char* in, unsigned char* out) {{
   for (int k = 0; k < 4; ++k) {{
     const int i = octavo_block() * 1024 + octavo_thread() * 4 + k;
@@ -72,21 +71,8 @@ OCTAVO_KERNEL(256, 1) octavo_near(const unsigned char* in, unsigned char* out) {
     octavo_write<4>(out + 4 * i, &v);
   }}
 }})",
-                                                        arguments));
-    EXPECT_TRUE(library) << (library ? "" : library.error().message);
-    if (!library) return {};
-    const auto kernel = (*library)->find("octavo_near");
-    EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
-    if (!kernel) return {};
-    const std::size_t bytes = sums.size() * 4;
-    GlobalMemory memory;
-    std::byte* const from = memory.allocate("in", bytes, false);
-    std::byte* const to = memory.allocate("out", bytes, true);
-    std::memcpy(from, sums.data(), bytes);
-    EXPECT_EQ(run_grid(*kernel, {{static_cast<int>(sums.size() / 1024), 1, 1}, {256, 1, 1}, 0}, {from, to}, memory, 1), "");
-    std::vector<float> out(sums.size());
-    std::memcpy(out.data(), to, bytes);
-    return out;
+                                               arguments),
+                        "octavo_near", sums);
   }
   static std::vector<float> sums() {
     std::mt19937 rng(13);

@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -27,27 +26,7 @@ using program::Program;
 
 const std::size_t kCount = rounds(128, 512) * 1024;
 
-class Near : public EmulatedTest {
- protected:
-  /// What the kernel `octavo_near` of `text` makes of so many words.
-  static std::vector<std::uint32_t> run(const std::string& text, const std::vector<std::uint32_t>& in) {
-    const auto library = emulate(text);
-    EXPECT_TRUE(library) << (library ? "" : library.error().message);
-    if (!library) return {};
-    const auto kernel = (*library)->find("octavo_near");
-    EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
-    if (!kernel) return {};
-    const std::size_t bytes = in.size() * 4;
-    GlobalMemory memory;
-    std::byte* const from = memory.allocate("in", bytes, false);
-    std::byte* const to = memory.allocate("out", bytes, true);
-    std::memcpy(from, in.data(), bytes);
-    EXPECT_EQ(run_grid(*kernel, {{static_cast<int>(in.size() / 1024), 1, 1}, {256, 1, 1}, 0}, {from, to}, memory, 1), "");
-    std::vector<std::uint32_t> out(in.size());
-    std::memcpy(out.data(), to, bytes);
-    return out;
-  }
-};
+class Near : public EmulatedTest {};
 
 /// f of x: form: how exporters spell a GELU of erf, 6: GELU, 7: SiLU.
 int activation(Program& p, int form, int x) {
@@ -68,7 +47,8 @@ TEST_F(Near, ApproximationsAreAsNearAsSaid) {
   in[0] = 0, in[1] = 0x80000000, in[2] = 1, in[3] = std::bit_cast<std::uint32_t>(-1e30F),
   in[4] = std::bit_cast<std::uint32_t>(1e5F);
   for (int form = 0; form < 8; ++form) {
-    const auto got = run(cuda::near_text(form == 7 ? Function::silu : Function::gelu) + fmt::format(R"(
+    const auto got =
+        run_on_words(cuda::near_text(form == 7 ? Function::silu : Function::gelu) + fmt::format(R"(
 OCTAVO_KERNEL(256, 1) octavo_near(const unsigned char* in, unsigned char* out) {{
   for (int k = 0; k < 4; ++k) {{
     const int i = octavo_block() * 1024 + octavo_thread() * 4 + k;
@@ -78,8 +58,8 @@ OCTAVO_KERNEL(256, 1) octavo_near(const unsigned char* in, unsigned char* out) {
     octavo_write<4>(out + 4 * i, &v);
   }}
 }})",
-                                                                                                    form == 7 ? "silu" : "gelu"),
-                         in);
+                                                                                                form == 7 ? "silu" : "gelu"),
+                     "octavo_near", in);
     ASSERT_EQ(got.size(), in.size());
     Program p;
     const int x = p.push(Op::acc_f);
@@ -161,7 +141,7 @@ OCTAVO_KERNEL(256, 1) octavo_near(const unsigned char* in, unsigned char* out) {
     std::vector<program::Scalar> out(1), operand(1), scratch;
     operand[0].f = kBias;
     const auto wrong = [&](const std::string& of) {
-      const auto got = run(of, in);
+      const auto got = run_on_words(of, "octavo_near", in);
       int count = 0;
       for (std::size_t i = 0; i < got.size(); ++i) {
         program::Scalar acc{};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/text/emit_cuda.h"
+#include "cuda/text/near_gelu.h"
 
 namespace octavo::cuda {
 namespace {
@@ -16,17 +17,7 @@ using program::Function;
 using program::Op;
 using program::Program;
 
-// gelu: x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - |x|/2 erfc(|x| / sqrt 2), the latter by 7.1.26 of Abramowitz and Stegun.
-constexpr std::string_view kGelu = R"cuda(OCTAVO_DEVICE float octavo_near_gelu(float x) {
-  const float a = fabsf(x), t = octavo_inverse(__fmaf_rn(a, 0.231641889f, 1.0f));
-  float p = __fmaf_rn(t, 0.530702710f, -0.726576030f);
-  p = __fmaf_rn(t, p, 0.710706890f);
-  p = __fmaf_rn(t, p, -0.142248362f);
-  p = __fmul_rn(t, __fmaf_rn(t, p, 0.127414793f));
-  const float g = octavo_exp2(__fmul_rn(__fmul_rn(x, x), -0.721347511f));
-  return __fmaf_rn(-a, __fmul_rn(p, g), fmaxf(x, 0.0f));
-}
-)cuda";
+constexpr std::string_view kGelu = OCTAVO_NEAR_GELU("octavo_near_gelu", "a");
 constexpr std::string_view kSilu = R"cuda(OCTAVO_DEVICE float octavo_near_silu(float x) {
   const float a = fminf(fmaxf(x, -80.0f), 1e6f);  // so that no inverse is zero
   return __fmul_rn(a, octavo_inverse(__fadd_rn(octavo_exp2(__fmul_rn(a, -1.44269502f)), 1.0f)));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda/text/emit_cuda.h"
+#include "cuda/text/near_gelu.h"
 
 namespace octavo::cuda {
 namespace {
@@ -19,18 +20,8 @@ using program::Instr;
 using program::Op;
 using program::Program;
 
-// x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - |x|/2 erfc(|x| / sqrt 2), erfc by 7.1.26 of Abramowitz and Stegun. The bound of x keeps infinity times 0 away.
-constexpr std::string_view kGelu = R"cuda(OCTAVO_DEVICE float octavo_near_float_gelu(float x) {
-  const float a = fabsf(x), t = octavo_inverse(__fmaf_rn(a, 0.231641889f, 1.0f));
-  float p = __fmaf_rn(t, 0.530702710f, -0.726576030f);
-  p = __fmaf_rn(t, p, 0.710706890f);
-  p = __fmaf_rn(t, p, -0.142248362f);
-  p = __fmul_rn(t, __fmaf_rn(t, p, 0.127414793f));
-  const float g = octavo_exp2(__fmul_rn(__fmul_rn(x, x), -0.721347511f));
-  return __fmaf_rn(-fabsf(fminf(x, 1e4f)), __fmul_rn(p, g), fmaxf(x, 0.0f));
-}
-)cuda";
-// The same formula.
+constexpr std::string_view kGelu = OCTAVO_NEAR_GELU("octavo_near_float_gelu", "fabsf(fminf(x, 1e4f))");
+// The formula of erfc in near_gelu.h.
 constexpr std::string_view kErf = R"cuda(OCTAVO_DEVICE float octavo_near_float_erf(float x) {
   const float a = fabsf(x), t = octavo_inverse(__fmaf_rn(a, 0.327591091f, 1.0f));
   float p = __fmaf_rn(t, 1.06140542f, -1.45315206f);
