@@ -31,8 +31,15 @@ if [[ -z $run ]]; then
   echo "aarch64: compiled; its tests were not run: no qemu-aarch64 (Debian: qemu-user)"
   exit 0
 fi
-for t in "${tests[@]}"; do
-  # A child under an address-space limit cannot start under qemu, which needs more itself; Isa/.../1 and 2 are AVX2's and AVX-512's.
-  "$run" -L /usr/aarch64-linux-gnu "build/aarch64/tests/$t" --gtest_brief=1 --gtest_filter='-Limits.NeverMoreThanTheAddressSpace:Isa/*/1:Isa/*/2'
-done
+# A child under an address-space limit cannot start under qemu, which needs more itself. Each program in shares, as many at a time as there are jobs.
+shares=8
+share() {  # PROGRAM SHARE SHARES QEMU
+  local log=build/aarch64/$1.$2.log
+  GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$2 "$4" -L /usr/aarch64-linux-gnu "build/aarch64/tests/$1" --gtest_brief=1 --gtest_filter='-Limits.NeverMoreThanTheAddressSpace' >"$log" 2>&1 && return
+  cat "$log"
+  return 1
+}
+export -f share
+for t in "${tests[@]}"; do for ((i = 0; i < shares; ++i)); do echo "$t $i"; done; done |
+  xargs -P "$jobs" -L 1 bash -c 'share "$2" "$3" "$0" "$1"' "$shares" "$run" || { echo "error: aarch64: tests failed under qemu"; exit 1; }
 echo "aarch64: compiled, and ${tests[*]} passed under qemu"

@@ -219,6 +219,10 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   bool known = false;
   const auto wanted = region::parse_tactic(tactic);
   if (!wanted) return wanted.error().message;
+#ifndef __x86_64__
+  if (tactic.find("avx") != std::string::npos || tactic.find("amx") != std::string::npos)
+    return "skip: " + tactic + " is for x86-64";
+#endif
   for (const region::Offer& o : provider.offers(region_, plan_)) {
     if (!region::selects(of_any_version(*wanted), of_any_version(o.tactic))) continue;
     known = true;
