@@ -219,20 +219,22 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   bool known = false;
   const auto wanted = region::parse_tactic(tactic);
   if (!wanted) return wanted.error().message;
-#ifndef __x86_64__
-  if (tactic.find("avx") != std::string::npos || tactic.find("amx") != std::string::npos)
-    return "skip: " + tactic + " is for x86-64";
+#ifdef __x86_64__
+  constexpr bool foreign = false;
+#else
+  const bool foreign = tactic.find("avx") != std::string::npos || tactic.find("amx") != std::string::npos;
 #endif
   for (const region::Offer& o : provider.offers(region_, plan_)) {
     if (!region::selects(of_any_version(*wanted), of_any_version(o.tactic))) continue;
     known = true;
-    if (has(o.refusal, cause::capability_missing) || has(o.refusal, cause::capability_not_allowed))
+    if (foreign || has(o.refusal, cause::capability_missing) || has(o.refusal, cause::capability_not_allowed))
       return "skip: " + tactic + " " + spelled(o.refusal);
     if (!o.refusal.empty()) return "refused: " + spelled(o.refusal) + repeat;
     if (!(o.cost > 0)) return "the offer has no cost" + repeat;
     region_.tactic = o.tactic;
     for (const auto& [name, value] : parameters) region_.tactic.parameters[name] = value;
   }
+  if (!known && foreign) return "skip: " + tactic + " is for x86-64";
   if (!known) return "the provider does not offer the tactic" + repeat;
   auto made = provider.compile(region_, plan_, region_.tactic);
   if (!made) return "compile: " + made.error().message + repeat;
