@@ -50,7 +50,6 @@ aarch64: setup        ## the portable path cross-compiled for 64-bit Arm, its te
 	@scripts/aarch64.sh $(JOBS) all
 
 fuzz: setup           ## libFuzzer (needs clang 14): two minutes for each kind of file; FUZZ_SECONDS=n changes that
-	@scripts/build.sh fuzz $(JOBS) fuzz_onnx fuzz_engine fuzz_table fuzz_timing fuzz_image fuzz_npy
 	@JOBS=$(JOBS) scripts/fuzz.sh $(or $(FUZZ_SECONDS),120)
 
 format:               ## clang-format over every C++ file

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS] [TARGET...]: each libFuzzer program of build/fuzz for that long (default 120 s each, all), as many at a time as JOBS (default: the cores), from
+# fuzz.sh [SECONDS] [TARGET...]: builds each libFuzzer program and runs it for that long (default 120 s each, all), as many at a time as JOBS (default: the cores), from
 # fuzz/corpus and what earlier runs found (build/fuzz/found). Limits: 2 GiB and 20 s an input (5 s without sanitizers). A finding lies in build/fuzz/found/TARGET-crash-*.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-120}
 targets=("${@:2}")
 ((${#targets[@]})) || targets=(onnx engine table timing image npy)
+jobs=${JOBS:-$(nproc)}
+scripts/build.sh fuzz "$jobs" "${targets[@]/#/fuzz_}" || exit 1
 mkdir -p build/fuzz/found
 one() {  # TARGET SECONDS
   local t=$1 seconds=$2 found=build/fuzz/found/$1 log=build/fuzz/found/$1.log
@@ -19,4 +21,4 @@ one() {  # TARGET SECONDS
   fi
 }
 export -f one
-printf '%s\n' "${targets[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'one "$@"' one {} "$seconds" || exit 1
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'one "$@"' one {} "$seconds" || exit 1

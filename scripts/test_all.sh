@@ -39,9 +39,7 @@ stage_tsan() {
 }
 stage_long() { scripts/test_long.sh "$build" "$jobs" cpp; }
 stage_long_python() { scripts/test_long.sh "$build" "$jobs" python; }
-stage_fuzz() {
-  scripts/build.sh fuzz "$jobs" fuzz_onnx fuzz_engine fuzz_table fuzz_timing fuzz_image fuzz_npy && JOBS=$jobs scripts/fuzz.sh "${FUZZ_SECONDS:-600}"
-}
+stage_fuzz() { JOBS=$jobs scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
 stage_aarch64() { scripts/aarch64.sh "$jobs" all && installed tests/install/test_wheel_aarch64.py; }
 # Every program for a machine with a GPU (targets octavo_gpu_NAME) is compiled and linked, and packed as scripts/gpu_check.sh carries it there.
 stage_gpu_programs() {

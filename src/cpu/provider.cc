@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/causes/kernels.h"
 #include "cpu/stages/parts.h"
 #include "cpu/table.h"
 #include "region/kernel_version.h"
@@ -48,7 +49,7 @@ Tactic tactic_of(const Family& f, const Region& r, Isa isa, Parameters parameter
 
 /// Why the tactic cannot run now, whatever the region is.
 Reasons why_not_now(const Family& f, Isa isa, const Tactic& tactic) {
-  if (kernel_table(isa) == nullptr) return unmet("kernels of this build", "without them", name_of(isa));
+  if (kernel_table(isa) == nullptr) return {because<cause::capability_missing>(name_of(isa), capabilities())};
   Reasons why = why_lacking(tactic.required);
   return why.empty() ? f.why_not_here() : why;
 }

@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/causes/kernels.h"
 #include "base/half.h"
 #include "cpu/element.h"
 #include "cpu/isa.h"
@@ -227,8 +226,7 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   for (const region::Offer& o : provider.offers(region_, plan_)) {
     if (!region::selects(of_any_version(*wanted), of_any_version(o.tactic))) continue;
     known = true;
-    if (foreign || has(o.refusal, cause::capability_missing) || has(o.refusal, cause::capability_not_allowed))
-      return "skip: " + tactic + " " + spelled(o.refusal);
+    if (foreign || cpu::lacks_capability(o.refusal)) return "skip: " + tactic + " " + spelled(o.refusal);
     if (!o.refusal.empty()) return "refused: " + spelled(o.refusal) + repeat;
     if (!(o.cost > 0)) return "the offer has no cost" + repeat;
     region_.tactic = o.tactic;
