@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "reference/evaluate.h"
@@ -117,22 +118,22 @@ Result<AtTies> at_ties(const ir::Graph& g, const ir::Grids& grids, const Known& 
   Cone cone(g, grids, known, loose == Loose::all);
   AtTies out;
   if (!cone.find(wanted) || cone.roundings().size() > kMostRoundings) return out;
-  std::vector<ValueId> operands;
-  for (const ir::NodeId id : cone.roundings()) operands.push_back(g.node(id).inputs[0]);
-  OCTAVO_TRY(const auto values, reference::evaluate_between(g, grids, known, operands));
-  for (const ir::Tensor& v : values) {
-    if (v.dtype() != ir::DType::f32) return out;
+  std::vector<ir::NodeId> in_order;  // a rounding may read what another one has rounded
+  std::ranges::copy_if(g.order(), std::back_inserter(in_order), [&](ir::NodeId id) { return cone.roundings().contains(id); });
+  for (const ir::NodeId id : in_order) {
+    if (g.type(g.node(id).inputs[0]).dtype != ir::DType::f32) return out;
   }
   OCTAVO_TRY(auto exact, reference::evaluate_between(g, grids, known, {wanted}));
   out.between = {copy_of(exact[0]), copy_of(exact[0])};
   const double by = std::max(tolerance, cone.narrow());
-  for (std::size_t ends = 0; ends < (std::size_t{1} << operands.size()); ++ends) {
+  for (std::size_t ends = 0; ends < (std::size_t{1} << in_order.size()); ++ends) {
     Known with = known;
     std::size_t k = 0;
-    for (const ir::NodeId id : cone.roundings()) {
+    for (const ir::NodeId id : in_order) {
       const ir::Node& n = g.node(id);
+      OCTAVO_TRY(const auto operand, reference::evaluate_between(g, grids, with, {n.inputs[0]}));
       OCTAVO_TRY(auto rounded,
-                 reference::evaluate_node(g, grids, id, {moved(values[k], n.quantizer, by, (ends >> k & 1) != 0 ? 1 : -1)}));
+                 reference::evaluate_node(g, grids, id, {moved(operand[0], n.quantizer, by, (ends >> k & 1) != 0 ? 1 : -1)}));
       with.insert_or_assign(n.outputs[0], std::move(rounded[0]));
       ++k;
     }

@@ -8,6 +8,7 @@
 #include "api/check.h"
 #include "api/pipeline.h"
 #include "engine/memory_check.h"
+#include "ir/text.h"
 #include "support/costs.h"
 #include "support/feeds.h"
 #include "support/fuzz_setting.h"
@@ -68,7 +69,8 @@ TEST(EngineFuzz, WideNetworksOnAnyThreadsGiveTheReferencesBits) {
     options.threads = threads;
     const auto report = check(built->engine, built->graph, feeds, options);
     ASSERT_TRUE(report) << where << report.error().message;
-    ASSERT_TRUE(report->ok()) << where << report->first_divergence() << "\n" << tactics_of(built->engine->plan());
+    ASSERT_TRUE(report->ok()) << where << report->first_divergence() << "\n"
+                              << ir::print(graph, {false}) << tactics_of(built->engine->plan());
     ASSERT_EQ(testing::first_difference(report->outputs, results), "") << where << tactics_of(built->engine->plan());
     for (const region::Region& r : built->engine->plan().regions) ++families[r.tactic.provider + "." + r.tactic.family];
   }

@@ -53,6 +53,14 @@ TEST(Ties, MovesSelectionsAndDifferencesBehindTheRoundingAreFollowed) {
   EXPECT_EQ(spread(ties_of(rounded("u8(1,0)", both), {2.5F, 2.49F, 3.5F, 2.0F}, "none")), (std::vector<double>{2, 0, 2, 0}));
 }
 
+/// 0.5 lies at a tie of the first grid: its codes 0 and 1 are 0 and 2 codes of the second one.
+TEST(Ties, ARoundingBehindARoundingIsFollowed) {
+  const std::string more = "z = view y q=u8(0.5,0)\noutput z\n";
+  EXPECT_EQ(spread(ties_of(rounded("u8(1,0)", more), {2.5F, 2.49F, 3.5F, 2.0F}, "z")), (std::vector<double>{1, 0, 1, 0}));
+  const std::string coarse = "z = view y q=u8(2,0)\noutput z\n";  // 2 and 3 are both nearest to 2 or 4
+  EXPECT_EQ(spread(ties_of(rounded("u8(1,0)", coarse), {2.5F, 2.49F, 4.5F, 4.0F}, "z")), (std::vector<double>{2, 0, 2, 0}));
+}
+
 TEST(Ties, WhatIsSummedAgainIsNotDecided) {
   const std::string more = "s = matmul y w\nz = view s q=u8(2,0)\noutput z\n";
   EXPECT_FALSE(ties_of(rounded("u8(1,0)", more), {1, 2, 3, 4}, "none").decided);

@@ -32,7 +32,7 @@ ir::Tensor part(const ir::Tensor& whole, std::int64_t image, std::int64_t images
 constexpr const char* kNetwork = R"(
 graph "g"
 x = input : f32[3,4,5,5]
-v = view x q=s8(0.03,0)
+v = view x q=s8[axis=0](0.03,0.03,0.03;0,0,0)
 w = constant s8[6,4,3,3] q=s8[axis=0](0.01,0.02,0.03,0.01,0.02,0.02;0,0,0,0,0,0) seed:1
 bias = constant f32[6] seed:2
 c = conv v w bias {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}

@@ -88,15 +88,17 @@ class Divider {
     return std::nullopt;
   }
 
-  [[nodiscard]] Refusal pointwise(const Node& n) const {
+  /// A scale for each image is no hindrance if they are equal: it becomes one scale.
+  [[nodiscard]] Refusal pointwise(Node& n) const {
     const std::size_t rank = shape(n.outputs[0]).size();
     for (const ValueId v : n.inputs) {
       if (v == ir::kNone) continue;
       if (batched(v) ? shape(v).size() != rank : shape(v).size() == rank && shape(v)[0] != 1)
         return because<cause::batch_operand_mixed>(called(n), g_.value(v).name);
     }
-    const auto q = n.quantizer ? ir::collapse_axis(*n.quantizer) : ir::Quantizer{};  // equal scales are one scale
-    if (n.quantizer && !q.per_tensor() && q.axis == 0) return because<cause::batch_scales_per_image>(called(n));
+    if (n.quantizer) n.quantizer = ir::collapse_axis(*n.quantizer);
+    if (n.quantizer && !n.quantizer->per_tensor() && n.quantizer->axis == 0)
+      return because<cause::batch_scales_per_image>(called(n));
     return std::nullopt;
   }
 
