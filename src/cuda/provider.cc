@@ -164,16 +164,11 @@ class GpuProvider final : public region::Provider, public region::Restarts {
         return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
       OCTAVO_TRY(kernels, kernels_of(**matched, r.tactic, r));
     }
+    const std::vector<PackedConstant> constants = kernels.constants;  // shared, not copied
     OCTAVO_TRY(region::Artifact made, artifact_of(std::move(kernels), r, full));
     if (hash128_hex(made.source.text) != facts.texts)  // its packed constants may not be what other texts read
       return bad("its kernels do not come out as the engine's build made them" + std::string(kRebuild));
-    if (made.constants.size() != r.packed.size())
-      return bad(fmt::format("{} packed constants, it reads {}", r.packed.size(), made.constants.size()));
-    for (std::size_t i = 0; i < r.packed.size(); ++i) {
-      const std::int64_t has = plan.buffers[static_cast<std::size_t>(r.packed[i])].bytes;
-      const auto reads = static_cast<std::int64_t>(made.constants[i].bytes().size());
-      if (has != reads) return bad(fmt::format("packed constant {} has {} bytes, it reads {}", i, has, reads));
-    }
+    OCTAVO_CHECK(check_packed(r, plan, constants));
     r.launch = std::move(made.launch);
     r.code = region::keep_source(made.source, r, plan);
     return {};
@@ -383,7 +378,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
     made.source = {join_modules(kernels.texts)};
     made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.source.text), open_marks(r)});
-    made.constants = std::move(kernels.constants);
+    for (PackedConstant& c : kernels.constants) made.constants.push_back(std::move(c.data));
     return made;
   }
 

@@ -209,4 +209,29 @@ Status give_weights(const region::Region& r, region::Plan& plan, const std::vect
   return {};
 }
 
+Status check_packed(const region::Region& r, const region::Plan& plan, std::span<const PackedConstant> made) {
+  const auto bad = [&](const std::string& what) {
+    return fail(ErrorKind::bad_engine,
+                fmt::format("region \"{}\", tactic {}: {}\n  octavo rebuild builds the engine again from its model", r.name,
+                            r.tactic.name(), what));
+  };
+  const bool lacks_weights = std::any_of(r.stages.begin(), r.stages.end(), [&](const region::Stage& s) {
+    return s.anchor.weights && plan.buffers[static_cast<std::size_t>(s.anchor.weights->buffer)].bytes == 0;
+  });
+  if (made.size() != r.packed.size())
+    return bad(fmt::format("it has {} packed constants, its kernels read {}", r.packed.size(), made.size()));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const auto has = plan.buffers[static_cast<std::size_t>(r.packed[i])].data.bytes(), reads = made[i].bytes();
+    if (has.size() != reads.size())
+      return bad(fmt::format("packed constant {} has {} bytes, its kernels read {}", i, has.size(), reads.size()));
+    if (made[i].weights && lacks_weights) continue;
+    const auto at = std::mismatch(has.begin(), has.end(), reads.begin()).first;
+    if (at == has.end()) continue;
+    const auto byte = static_cast<std::size_t>(at - has.begin());
+    return bad(fmt::format("byte {} of packed constant {} is {}, its kernels are made for {}", byte, i, static_cast<int>(has[byte]),
+                           static_cast<int>(reads[byte])));
+  }
+  return {};
+}
+
 }  // namespace octavo::cuda

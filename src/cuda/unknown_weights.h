@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "cuda/text/kernel_text.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
@@ -34,5 +36,10 @@ struct TextFacts {
 /// Gives the region's weights without bytes some in `plan`, with these sums, so that the families say what they would read. What is packed of them is not
 /// used. Errors: bad_engine for weights that are not about as large as the packed constants, or sums that they cannot have.
 [[nodiscard]] Status give_weights(const region::Region& region, region::Plan& plan, const std::vector<std::int64_t>& sums);
+
+/// The region's packed constants in `plan`, which a file brought, against `made`, what its family packs. All bytes have to agree: tables say
+/// where a kernel reads, without limits of its own. Of weights that the plan lacks, only the size can; PackedConstant says why that is enough. `made` is there
+/// anyway, with the texts, so this costs one pass over the constants. Error: bad_engine.
+[[nodiscard]] Status check_packed(const region::Region& region, const region::Plan& plan, std::span<const PackedConstant> made);
 
 }  // namespace octavo::cuda

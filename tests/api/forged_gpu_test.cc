@@ -119,6 +119,20 @@ output bv
     return graph ? build(*graph, *hopper_, how, device_.get()) : nullptr;
   }
 
+  /// Attention whose mask is a constant, so that a table says which keys a tile of queries reads; and its result resized, by a table of pixels.
+  std::shared_ptr<const Engine> with_tables() const {
+    std::string mask;
+    for (int i = 0; i < 40 * 40; ++i) mask += fmt::format("{}{}", i == 0 ? "" : ",", i % 40 > i / 40 ? "-inf" : "0");
+    const std::string head = "graph \"g\"\nq = input : f32[1,2,40,16]\nk = input : f32[1,2,16,40]\nv = input : f32[1,2,40,16]\n";
+    auto graph = ir::parse(head + "c = constant f32[] (0.25)\nm = constant f32[40,40] (" + mask +
+                           ")\ns = matmul q k\nd = mul s c\ne = add d m\np = softmax e {axis=3}\ny = matmul p v\nz = resize_linear "
+                           "y {scales=[1.0,1.0,2.0,1.0]}\noutput z\n");
+    EXPECT_TRUE(graph) << graph.error().message;
+    plan::PlanOptions how;
+    how.precisions = {{"*", "bfloat16"}};
+    return graph ? build(*graph, *provider_, how, device_.get()) : nullptr;
+  }
+
   fs::path folder_;
   std::unique_ptr<const region::Device> device_ = emulated_device();
   std::unique_ptr<const region::Provider> provider_ = cuda::make_provider(kTarget, as_text),
@@ -216,6 +230,40 @@ TEST_F(ForgedGpuEngine, ImagesOfLaunches) {
   }
   EXPECT_EQ(images, 2) << "convolutions are of other families now";
   EXPECT_GT(refused, loaded);
+}
+
+/// One byte of each packed constant is changed. Tables say where kernels read (which elements, which keys), so each one
+/// must be what the family packs. Only weights that the file has in no other form are taken as they are.
+TEST_F(ForgedGpuEngine, PackedConstantsAreThoseOfTheFamilies) {
+  std::vector<std::shared_ptr<const Engine>> engines{with_tables()};
+  ASSERT_NE(engines[0], nullptr);
+  for (const ir::Graph& graph : graphs()) {
+    if (auto e = build(graph)) engines.push_back(std::move(e));
+  }
+  std::map<std::string, int> refused, taken;
+  for (const auto& engine : engines) {
+    const ForgedParts good = parts_of(*engine);
+    ASSERT_TRUE(remade(*file_of(good)));
+    for (const region::Region& r : engine->plan().regions) {
+      for (std::size_t i = 0; i < r.packed.size(); ++i) {
+        ForgedParts p = good;
+        std::string& bytes = p.constants[static_cast<std::uint32_t>(r.packed[i])];
+        if (bytes.empty()) continue;
+        bytes.back() ^= 0x40;
+        const auto plan = remade(*file_of(p));
+        ++(plan ? taken : refused)[r.tactic.family];
+        if (!plan) {
+          EXPECT_EQ(plan.error().kind, ErrorKind::bad_engine);
+          EXPECT_NE(plan.error().message.find(" of packed constant "), std::string::npos) << plan.error().message;
+          continue;
+        }
+        EXPECT_TRUE(std::ranges::any_of(r.stages, [](const region::Stage& s) { return s.anchor.weights.has_value(); }))
+            << r.name << ", " << r.tactic.name() << ": constant " << i;
+      }
+    }
+  }
+  for (const char* family : {"move", "resize", "attention.bf16.mma"}) EXPECT_GT(refused[family], 0) << family;
+  EXPECT_FALSE(taken.empty()) << "files have weights in another form now";
 }
 
 /// Plans changed under right checksums: refused, or an engine; never a crash. Each as it is, and with kernels made anew.

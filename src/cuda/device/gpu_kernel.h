@@ -22,7 +22,7 @@ struct RegionKernels {
   };
   std::vector<std::string> texts;
   std::vector<Start> starts;
-  std::vector<ir::Tensor> constants;
+  std::vector<PackedConstant> constants;
   std::int64_t workspace_bytes = 0;
 };
 

@@ -37,7 +37,7 @@ class ElementFamily : public FamilyOf<ElementKernel> {
   [[nodiscard]] Result<KernelText> emit(const ElementKernel& k, const NoTile&, const Target&) const final {
     if (!k.weights) return k.elements.emit(k.anchor);
     AnchorText anchor = k.anchor;
-    anchor.constants.push_back(k.weights());
+    anchor.constants.push_back(of_weights(k.weights()));
     return k.elements.emit(anchor);
   }
 

@@ -36,7 +36,7 @@ struct Access {
 /// const unsigned char*.
 struct AnchorText {
   std::vector<region::TensorRef> inputs;
-  std::vector<ir::Tensor> constants;
+  std::vector<PackedConstant> constants;
   std::string functions;       ///< in front of the kernel; kernels that run before it too
   std::vector<Launch> before;  ///< of those kernels
   std::int64_t workspace_bytes = 0;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,15 +62,27 @@ struct Launch {
   return l;
 }
 
+/// A constant that is made for kernels. Most can be made again from a plan, and are held against that where an engine file is not trusted
+/// (check_packed). Weights cannot: a file has them in this form alone. So a kernel computes no address from what is `of_weights`.
+struct PackedConstant {
+  PackedConstant(ir::Tensor d, bool w = false) : data(std::move(d)), weights(w) {}  // NOLINT(google-explicit-constructor)
+  ir::Tensor data;
+  bool weights;  ///< of weights, or of sums of them
+  [[nodiscard]] std::span<const std::byte> bytes() const { return data.bytes(); }
+};
+[[nodiscard]] inline PackedConstant of_weights(ir::Tensor data) {
+  return {std::move(data), true};
+}
+
 /// `text` does not begin with the prelude (device functions that every text may use: cuda/text/prelude.inc), which is put in front when it is
 /// compiled. Equal texts are compiled once, so no name of a region, buffer or tensor is part of a text. A kernel calls
 /// octavo_wait_for_previous() before it reads or writes anything but constants: a kernel is complete only when the ones before it are, so a wait
 /// for the kernel before is a wait for all of them.
 struct KernelText {
   std::string text;
-  std::vector<Launch> launches;       ///< in order, on one stream
-  std::vector<ir::Tensor> constants;  ///< packed for these kernels; uploaded once, 256-byte aligned
-  std::int64_t workspace_bytes = 0;   ///< device memory of this region alone, zero before its first run
+  std::vector<Launch> launches;           ///< in order, on one stream
+  std::vector<PackedConstant> constants;  ///< uploaded once, 256-byte aligned
+  std::int64_t workspace_bytes = 0;       ///< device memory of this region alone, zero before its first run
 };
 
 }  // namespace octavo::cuda

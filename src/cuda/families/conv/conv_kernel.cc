@@ -151,7 +151,7 @@ Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kern
     launch.arguments.push_back({Argument::Kind::buffer, conv.input.buffer, conv.input.offset, 0});
     launch.images.push_back(*kernel.image);
   }
-  out.constants = {constants_with_start(start, e, shape.padded_channels)};
+  out.constants = {of_weights(constants_with_start(start, e, shape.padded_channels))};
   if (!kernel.starts.empty()) {
     launch.arguments.push_back({Argument::Kind::constant, 2, 0});
     ir::Tensor starts(ir::DType::s32, {static_cast<std::int64_t>(kernel.starts.size()) * shape.padded_channels});
@@ -160,7 +160,7 @@ Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kern
       std::ranges::copy(with_bias(one, e), to);
       to += shape.padded_channels;
     }
-    out.constants.push_back(std::move(starts));
+    out.constants.push_back(of_weights(std::move(starts)));
   }
   out.launches.push_back(std::move(launch));
   return out;

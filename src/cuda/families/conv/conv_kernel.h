@@ -81,7 +81,7 @@ template <class Pack>
   EpilogueShape shape = conv_epilogue(conv.tail, weights.largest_sum, kernel.rows, kernel.run, kernel.padded_channels);
   shape.real = conv.shape.type != ConvType::u8s8, shape.ahead = kernel.ahead, shape.pairs = kernel.pairs;
   OCTAVO_TRY(KernelText out, detail::put_together(conv, std::move(kernel), shape, weights.start));
-  out.constants.insert(out.constants.begin(), pack(weights, shape));
+  out.constants.insert(out.constants.begin(), of_weights(pack(weights, shape)));
   return out;
 }
 template <class Pack>

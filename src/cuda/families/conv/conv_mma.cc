@@ -398,8 +398,8 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
     if (!e.refusal.empty()) return refuse(e.refusal);
     add_conv_arguments(launch, conv.input, static_cast<std::int32_t>(out.constants.size()), e);
     out.constants.push_back(
-        pack_filter(of_tile, conv.shape.channels, weights, {l.tiles_n, steps, tile.n, tile.k, shape.run, shape.piece}));
-    out.constants.push_back(constants_with_start(weights.start, e, padded));
+        of_weights(pack_filter(of_tile, conv.shape.channels, weights, {l.tiles_n, steps, tile.n, tile.k, shape.run, shape.piece})));
+    out.constants.push_back(of_weights(constants_with_start(weights.start, e, padded)));
     return e;
   };
   OCTAVO_TRY(const Epilogue e, add(setting.conv, l.conv, l.steps,

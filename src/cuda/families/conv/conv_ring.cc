@@ -227,7 +227,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
     launch.arguments = {{Argument::Kind::buffer, all.parts[0].input.buffer, all.parts[0].input.offset},
                         {Argument::Kind::constant, 0, 0}};
     std::string parameters = "const unsigned char* x, const unsigned char* weights", pointers, starts, epilogues, finish;
-    std::vector<ir::Tensor> constants;
+    std::vector<PackedConstant> constants;
     ConvWeights weights;
     for (std::size_t k = 0; k < all.parts.size(); ++k) {
       const ConvSetting& part = all.parts[k];
@@ -249,7 +249,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
       finish += several ? fmt::format("{}if (part == {}) OCTAVO_FINISH({}::, {}pointers, channel, (void)0)\n",
                                       k == 0 ? "drain();\n" : "else ", k, name, prefix)
                         : "OCTAVO_FINISH(, pointers, channel, drain())\n";
-      constants.push_back(constants_with_start(one.start, e, padded));
+      constants.push_back(of_weights(constants_with_start(one.start, e, padded)));
       launch.arguments.push_back({Argument::Kind::constant, static_cast<std::int32_t>(k) + 1, 0});
       launch.arguments.insert(launch.arguments.end(), e.arguments.begin(), e.arguments.end());
       // A tile is of one convolution: behind the last channel of each are zeros up to the next tile.
@@ -269,8 +269,8 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
     replace_mark(text, "@FINISH@", finish);
     KernelText out;
     out.text = define(s, all.parts.size(), t, z) + epilogues + text;
-    out.constants.push_back(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, run, piece}));
-    for (ir::Tensor& c : constants) out.constants.push_back(std::move(c));
+    out.constants.push_back(of_weights(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, kDepth, run, piece})));
+    for (PackedConstant& c : constants) out.constants.push_back(std::move(c));
     out.launches.push_back(std::move(launch));
     return out;
   }

@@ -205,8 +205,8 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
     OpenNumbers open;
     if (s.open) open.name("kBatch", s.batch);
     const std::string pointers = e.pointers;
-    out.constants = {pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece}),
-                     constants_with_start(weights.start, e, shape.padded_channels)};
+    out.constants = {of_weights(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece})),
+                     of_weights(constants_with_start(weights.start, e, shape.padded_channels))};
     if (codes) {
       const Epilogue p = pool_epilogue(setting.pool_tail, shape.padded_channels);
       if (!p.refusal.empty()) return refuse(p.refusal);

@@ -195,9 +195,11 @@ class DepthwisePointwise final : public FamilyOf<ConvPair, PairTile> {
     launch.arguments.insert(launch.arguments.end(), before.arguments.begin(), before.arguments.end());
     open.add_to(launch);
     out.launches.push_back(std::move(launch));
-    out.constants = {pack_filter(second, second.channels, filter, {z.tiles_n, z.slabs, t.channels, t.slab, shape.run, shape.piece}),
-                     constants_with_start(filter.start, e, shape.padded_channels), pack_depthwise(first, taps, t.item_columns),
-                     constants_with_start(taps.start, before, first.out_channels)};
+    out.constants = {
+        of_weights(pack_filter(second, second.channels, filter, {z.tiles_n, z.slabs, t.channels, t.slab, shape.run, shape.piece})),
+        of_weights(constants_with_start(filter.start, e, shape.padded_channels)),
+        of_weights(pack_depthwise(first, taps, t.item_columns)),
+        of_weights(constants_with_start(taps.start, before, first.out_channels))};
     return out;
   }
 

@@ -196,7 +196,7 @@ class TransposedConvFamily final : public FamilyOf<TransposedConv, std::optional
         out.launches.push_back(std::move(l));
       }
       out.text += fmt::format("#undef OCTAVO_GROUPS\nnamespace phase{} {{\n{}}}\n", k, one.text);
-      for (ir::Tensor& t : one.constants) out.constants.push_back(std::move(t));
+      for (PackedConstant& t : one.constants) out.constants.push_back(std::move(t));
       out.workspace_bytes += up(one.workspace_bytes, 256);
     }
     return out;
