@@ -264,6 +264,36 @@ const std::vector<Case>& cases() {
       {"functions that call each other", [](auto& m) { chain(m, 5, 3, true); }, ""},
       {"functions that double 25 times", [](auto& m) { chain(m, 25, 2, false); }, "more than 100000 nodes after inlining"},
       {"functions that double 10 times", [](auto& m) { chain(m, 10, 2, false); }, ""},
+      {"functions that double 12 times, called by a name of 64 KiB",
+       [](auto& m) { chain(m, 12, 2, false), m.mutable_graph()->mutable_node(1)->set_name(std::string(1 << 16, 'n')); },
+       "bytes after inlining"},
+      {"no zero point where there has to be one",
+       [](auto& m) {
+         auto* product = m.mutable_graph()->add_node();
+         product->set_op_type("MatMulInteger"), product->add_output("product");
+         for (const char* name : {"codes", "weights", "", "zeros"}) product->add_input(name);
+         const auto constant = [&](const char* name, std::initializer_list<std::int64_t> dims, std::size_t size) {
+           auto* t = m.mutable_graph()->add_initializer();
+           t->set_name(name), t->set_data_type(kU8), t->set_raw_data(std::string(size, '\1'));
+           for (const std::int64_t d : dims) t->add_dims(d);
+         };
+         constant("codes", {1, 4}, 4), constant("weights", {4, 2}, 8), constant("zeros", {0}, 0);
+         m.mutable_graph()->add_output()->set_name("product");
+       },
+       "0 zero points for codes [4,2]"},
+      {"a concatenation of different ranks, one of a size that data decide",
+       [](auto& m) {
+         auto* found = m.mutable_graph()->add_node();
+         found->set_op_type("NonZero"), found->add_input("y"), found->add_output("found");
+         auto* joined = m.mutable_graph()->add_node();
+         joined->set_op_type("Concat"), joined->add_input("found"), joined->add_input("one"), joined->add_output("joined");
+         auto* axis = joined->add_attribute();
+         axis->set_name("axis"), axis->set_type(pb::AttributeProto::INT), axis->set_i(1);
+         auto* one = m.mutable_graph()->add_initializer();
+         one->set_name("one"), one->set_data_type(kS64), one->add_dims(1), one->set_raw_data(std::string(8, '\0'));
+         m.mutable_graph()->add_output()->set_name("joined");
+       },
+       "concat"},
       {"branches 15 deep", [](auto& m) { nest(m, 15); }, ""},
       {"branches 2000 deep", [](auto& m) { nest(m, 300); }, "not a whole ONNX model"},
       {"a tensor of 2^40 zeros",

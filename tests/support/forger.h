@@ -56,10 +56,13 @@ class Forger {
   void say(const std::string& what) { said_ += (said_.empty() ? "" : "; ") + what; }
 
   std::int64_t extreme(std::int64_t was) {
-    const std::int64_t near[] = {was + 1, was - 1, was * 2, was / 2, was + 64, -was, was * 3, 0, 1, 2, -1, 7, 64, 255, 1000};
+    const auto u = static_cast<std::uint64_t>(was);  // it may be at an end of the range: these wrap
+    const std::uint64_t near[] = {
+        u + 1, u - 1, u * 2, static_cast<std::uint64_t>(was / 2), u + 64, 0 - u, u * 3, 0, 1, 2, ~std::uint64_t{0}, 7,
+        64,    255,   1000};
     const std::int64_t far[] = {65536,    1L << 20, (1L << 31) - 1, 1L << 31,  1L << 32,  -(1L << 31), 1L << 40,
                                 1L << 47, 1L << 48, (1L << 62) + 1, INT64_MAX, INT64_MIN, 4096,        1L << 24};
-    return below(3) == 0 ? far[below(std::size(far))] : near[below(std::size(near))];
+    return below(3) == 0 ? far[below(std::size(far))] : static_cast<std::int64_t>(near[below(std::size(near))]);
   }
 
   /// A random place, deeper ones as likely as shallow ones.

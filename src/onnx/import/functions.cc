@@ -27,7 +27,11 @@ std::int64_t default_opset(const google::protobuf::RepeatedPtrField<pb::Operator
 class Inliner {
  public:
   explicit Inliner(const pb::ModelProto& model) : opset_(default_opset(model.opset_import())) {
-    for (const auto& f : model.functions()) functions_[{canonical(f.domain()), f.name(), f.overload()}] = &f;
+    for (const auto& f : model.functions()) {
+      const Function it{&f, kMessage * f.ByteSizeLong(), names_in(f.node())};
+      functions_[{canonical(f.domain()), f.name(), f.overload()}] = it;
+      most_bytes_ += kCopies * it.bytes;
+    }
   }
   [[nodiscard]] bool empty() const { return functions_.empty(); }
 
@@ -47,7 +51,7 @@ class Inliner {
       if (depth > kDeepest)
         return fail(ErrorKind::bad_model, fmt::format("function {}.{} calls itself", node.domain(), node.op_type()));
       google::protobuf::RepeatedPtrField<pb::NodeProto> body;
-      OCTAVO_CHECK(instantiate(*found->second, node, i, body));
+      OCTAVO_CHECK(instantiate(found->second, node, i, body));
       OCTAVO_CHECK(expand(body, depth + 1));
       for (auto& n : body) out.Add(std::move(n));
     }
@@ -56,9 +60,30 @@ class Inliner {
   }
 
  private:
-  Status instantiate(const pb::FunctionProto& f, const pb::NodeProto& call, int index,
+  /// 128 MiB, and some copies of every function. A byte of a message counts four times: one of a name is only copied.
+  static constexpr std::size_t kMessage = 4, kCopies = 4, kMostBytes = std::size_t{128} << 20;
+
+  struct Function {
+    const pb::FunctionProto* proto = nullptr;
+    std::size_t bytes = 0;  ///< of one copy
+    std::size_t names = 0;  ///< that get the call's name in front of them, about
+  };
+
+  static std::size_t names_in(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
+    std::size_t out = 0;
+    for (const pb::NodeProto& n : nodes) {
+      out += static_cast<std::size_t>(1 + n.input_size() + n.output_size());
+      for (const auto& a : n.attribute()) {
+        if (a.has_g()) out += names_in(a.g().node());
+      }
+    }
+    return out;
+  }
+
+  Status instantiate(const Function& function, const pb::NodeProto& call, int index,
                      google::protobuf::RepeatedPtrField<pb::NodeProto>& body) {
     constexpr int kMostNodes = 100000;
+    const pb::FunctionProto& f = *function.proto;
     const std::string label = call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
     const auto where = [&] { return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type()); };
     const std::int64_t opset = default_opset(f.opset_import());
@@ -75,6 +100,9 @@ class Inliner {
     }
     if ((made_ += f.node_size()) > kMostNodes)
       return fail(ErrorKind::bad_model, fmt::format("{}: more than {} nodes after inlining", where(), kMostNodes));
+    // Few nodes may be much too: calls with many operands, sub-graphs, and names that grow with each call inside another one.
+    if ((made_bytes_ += function.bytes + function.names * label.size()) > most_bytes_)
+      return fail(ErrorKind::bad_model, fmt::format("{}: more than {} bytes after inlining", where(), most_bytes_));
     Names names;
     for (int i = 0; i < f.input_size(); ++i) names[f.input(i)] = i < call.input_size() ? call.input(i) : "";
     for (int i = 0; i < f.output_size(); ++i) {
@@ -140,9 +168,10 @@ class Inliner {
     n.mutable_attribute()->Swap(&filled);
   }
 
-  std::map<Key, const pb::FunctionProto*> functions_;
+  std::map<Key, Function> functions_;
   std::int64_t opset_;
   int made_ = 0;
+  std::size_t made_bytes_ = 0, most_bytes_ = kMostBytes;
 };
 
 }  // namespace

@@ -149,6 +149,7 @@ Result<ValueId> Importer::resolve(const std::string& tensor_name) {
     return fail(ErrorKind::bad_model, fmt::format("tensor \"{}\" is read, but nothing defines it", tensor_name));
   DType type{};
   OCTAVO_TRY(Tensor t, tensor(*init->second, type));
+  folding_.grant(t.size());
   if (held(type) != type) declared_[tensor_name] = type;
   const ValueId v = values_[tensor_name] = graph().add_constant(std::move(t), tensor_name);
   if (type == DType::f64) {

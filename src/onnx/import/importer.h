@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "onnx/import/folding.h"
 #include "onnx/import/import.h"
 #include "onnx/import/late_values.h"
 #include "onnx/import/node_context.h"
@@ -43,6 +44,7 @@ class Importer {
   // For NodeContext
   [[nodiscard]] ir::Graph& graph() { return out_.graph; }
   [[nodiscard]] Sizes& sizes() { return sizes_; }
+  [[nodiscard]] FoldingBudget& folding() { return folding_; }
   [[nodiscard]] const std::string& base_dir() const { return base_dir_; }
   [[nodiscard]] const ImportOptions& options() const { return options_; }
   [[nodiscard]] DType declared(const std::string& tensor, DType fallback) const;
@@ -133,6 +135,7 @@ class Importer {
   std::set<std::string> needed_;                            ///< inputs whose values nodes could not do without
   std::vector<std::pair<std::string, std::string>> fates_;  ///< every node's name; why nothing may stand for it ("" until known)
   Sizes sizes_;
+  FoldingBudget folding_;
   int depth_ = 0;
   std::string value_prefix_;  ///< of the values of a body that is lowered several times
 };

@@ -18,24 +18,6 @@ bool may_fold(Op op) {
   }
 }
 
-/// Folding is meant for shape arithmetic and weights, not for running half a network or for filling memory from a few bytes of
-/// file.
-bool worth_folding(const ir::Graph& g, const ir::Node& n, const std::vector<TensorType>& types) {
-  constexpr double kMostSteps = 1e8, kMostGrown = 1 << 24;
-  double out = 0, in = 0;
-  for (const TensorType& t : types) out += static_cast<double>(ir::count(t.shape));
-  for (const ValueId v : n.inputs) in += v == ir::kNone ? 0.0 : static_cast<double>(ir::count(g.type(v).shape));
-  double steps = out + in;
-  if (n.op == Op::conv || n.op == Op::conv_transpose) steps += out * static_cast<double>(ir::count(g.type(n.inputs[1]).shape));
-  if (n.op == Op::gemm || n.op == Op::matmul) steps += out * static_cast<double>(g.type(n.inputs[0]).shape.back());
-  if (n.op == Op::max_pool || n.op == Op::avg_pool) {
-    double window = 1;
-    for (const std::int64_t k : ir::get_ints(n.attrs, "kernel")) window *= static_cast<double>(k);
-    steps += out * window;
-  }
-  return steps < kMostSteps && (out < kMostGrown || out < 4 * in);
-}
-
 }  // namespace
 
 NodeContext::NodeContext(Importer& importer, const pb::NodeProto& proto, std::string name, int index, std::int64_t opset)
@@ -227,7 +209,7 @@ Result<std::vector<ValueId>> NodeContext::emit_many(Op op, std::vector<ValueId> 
   if (const auto moved = move_coded(g, n, (*types)[0])) return std::vector{*moved};
   const bool constant = !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(),
                                                          [&](ValueId v) { return v == ir::kNone || is_plain_constant(g, v); });
-  const bool fold = constant && may_fold(op) && worth_folding(g, n, *types);
+  const bool fold = constant && may_fold(op) && importer_.folding().pay(g, n, *types);
   const ir::NodeId id = g.add_node(std::move(n), *types);
   if (fold) {
     std::vector<Tensor> operands;

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "ir/infer.h"
 #include "ir/output_sizes.h"
 #include "onnx/import/sizes_detail.h"
 
@@ -192,6 +193,13 @@ Status Sizes::prepare(NodeContext& n, Op op, std::vector<ValueId>& inputs, Attrs
     return static_cast<std::size_t>(a < 0 ? a + static_cast<std::int64_t>(rank(g, x)) : a);
   };
   if (ir::has_trait(op, ir::kPointwise) || op == Op::bitwise) return pointwise(n, inputs);
+  // The rules below read dimensions and attributes by number. Only of a reshape may the shape fit behind its rule alone.
+  if (op != Op::reshape) {
+    ir::Node node;
+    node.op = op, node.inputs = inputs, node.attrs = attrs;
+    while (!node.inputs.empty() && node.inputs.back() == ir::kNone) node.inputs.pop_back();
+    if (const auto types = ir::infer(g, node); !types) return fail(types.error().kind, n.where() + ": " + types.error().message);
+  }
   const DType t = g.type(x).dtype;
   if (ir::has_trait(op, ir::kImages) && op != Op::instance_norm) {
     for (std::size_t i = 1; i < inputs.size(); ++i) {

@@ -31,13 +31,23 @@ struct Codes {
   }
 };
 
+/// Codes, and a zero point of their type: one number, or one for each entry of `axis`. Everything below relies on that.
+Status check_codes(const Codes& p, std::size_t codes, std::size_t zero_point, std::int64_t axis) {
+  const DType type = p.type(codes).dtype;
+  OCTAVO_CHECK(check_code_type(p.n, type, false));
+  if (!p.has(zero_point)) return {};
+  if (p.type(zero_point).dtype != type)
+    return p.n.bad("the zero point is {}, the codes are {}", ir::name_of(p.type(zero_point).dtype), ir::name_of(type));
+  const std::int64_t entries = ir::count(p.shape(zero_point));
+  const Shape& data = p.shape(codes);
+  if (entries != 1 && (axis < 0 || axis >= p.rank(codes) || data[static_cast<std::size_t>(axis)] != entries))
+    return p.n.bad("{} zero points for codes {}", entries, ir::to_string(data));
+  return {};
+}
+
 /// Codes minus zero point, as f32: a dequantize with scale 1, per tensor or along `axis`; run-time zero points too.
 Result<ValueId> centred(const Codes& p, std::size_t codes, std::size_t zero_point, std::int64_t axis) {
   const DType type = p.type(codes).dtype;
-  OCTAVO_CHECK(check_code_type(p.n, type, false));
-  if (p.has(zero_point) && p.type(zero_point).dtype != type) {
-    return p.n.bad("the zero point is {}, the codes are {}", ir::name_of(p.type(zero_point).dtype), ir::name_of(type));
-  }
   const Tensor* zero = p.constant(zero_point);
   const std::int64_t entries = p.has(zero_point) ? ir::count(p.shape(zero_point)) : 1;
   if (p.has(zero_point) && !zero) {
@@ -54,13 +64,7 @@ Result<ValueId> centred(const Codes& p, std::size_t codes, std::size_t zero_poin
               .axis = -1,
               .arith = DType::f32};
   for (std::int64_t i = 0; i < entries; ++i) q.zero_point.push_back(zero ? static_cast<std::int32_t>(zero->at(i)) : 0);
-  if (entries != 1) {
-    const Shape& data = p.shape(codes);
-    if (axis < 0 || axis >= p.rank(codes) || data[static_cast<std::size_t>(axis)] != entries) {
-      return p.n.bad("{} zero points for codes {}", entries, ir::to_string(data));
-    }
-    q.axis = static_cast<int>(axis);
-  }
+  if (entries != 1) q.axis = static_cast<int>(axis);
   return p.n.emit_quantizer(Op::dequantize, p.in(codes), std::move(q));
 }
 
@@ -199,7 +203,6 @@ bool late_zero(const Codes& p) {
 
 /// The data's codes as they are: zero point 0.
 Result<ValueId> raw_codes(const Codes& p) {
-  OCTAVO_CHECK(check_code_type(p.n, p.type(0).dtype, false));
   return p.n.emit_quantizer(Op::dequantize, p.in(0), {.type = p.type(0).dtype, .scale = {1.0F}, .zero_point = {0}});
 }
 
@@ -277,6 +280,8 @@ Status conv_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(1, n.rank(0), n.rank(0)));
   Compose c(n);
   const Codes p{n, {n.in(0), n.in(1), n.in(2), n.in(3)}};
+  OCTAVO_CHECK(check_codes(p, 0, 2, 1));
+  OCTAVO_CHECK(check_codes(p, 1, 3, 0));
   const Shape w_shape = p.shape(1);
   const std::int64_t terms = w_shape[0] == 0 ? 0 : ir::count(w_shape) / w_shape[0], channels = w_shape[1];
   const std::int64_t exact = exact_terms(p, 0, 2, 1, 3, 0, terms), taps = channels == 0 ? 0 : terms / channels;
@@ -330,6 +335,10 @@ Family integer_ops() {
 Result<ValueId> lower_integer_matmul(NodeContext& n, ValueId data, ValueId weights, ValueId data_zero, ValueId weights_zero) {
   Compose c(n);
   const Codes p{n, {data, weights, data_zero, weights_zero}};
+  if (p.rank(0) < 1 || p.rank(1) < 1)
+    return n.bad("{} and {}: a number is no matrix", ir::to_string(p.shape(0)), ir::to_string(p.shape(1)));
+  OCTAVO_CHECK(check_codes(p, 0, 2, p.rank(0) - 2));
+  OCTAVO_CHECK(check_codes(p, 1, 3, p.rank(1) - 1));
   const std::int64_t terms = p.shape(0).back(), each = exact_terms(p, 0, 2, 1, 3, p.rank(1) - 1, terms);
   const bool none = zero_is_zero(p),
              late = !none && p.rank(1) == 2 && terms < (1 << 16) && late_zero(p);  // sums of weights are exact in f32
