@@ -28,7 +28,9 @@ Status non_zero(NodeContext& n) {
   }
   const Sizes::Plain plain(s);
   Compose c(n);
-  const auto [flat, count] = s.positions(n, c.reshape(x, {ir::count(dims)}), n.in(0), many);
+  x = c.reshape(x, {ir::count(dims)});
+  OCTAVO_CHECK(c.status());
+  const auto [flat, count] = s.positions(n, x, n.in(0), many);
   OCTAVO_CHECK(c.status());
   const std::int64_t room = n.shape_of(flat)[0];
   const Shape strides = ir::dense_strides(dims);
@@ -121,6 +123,7 @@ Status unique(NodeContext& n) {
   const ValueId group =
       c.sub(c.op(Op::cumulate, {c.cast(differs, DType::s64)}, {{"axis", std::int64_t{0}}, {"function", std::string("sum")}}),
             c.integers({}, {1}));
+  OCTAVO_CHECK(c.status());
   auto [first, many] = s.positions(n, differs);  // in sorted order
   OCTAVO_CHECK(c.status());
   const ValueId found = s.scalar(n, many);

@@ -20,6 +20,8 @@ Sizes& sizes_of(NodeContext& n) {
 /// Operand i as numbers with bounds; without them where data decide the numbers, and no input that a first run would bind.
 Result<Numbers> numbers(NodeContext& n, std::size_t i, std::string_view role) {
   Sizes& s = sizes_of(n);
+  if (n.graph().is_constant(n.in(i)) && ir::is_float(n.type(i).dtype))
+    return tl::unexpected<Error>(n.constant_ints(i, role).error());
   if (auto known = s.elements(n, n.in(i))) return *known;
   if (!n.graph().is_constant(n.in(i)) && (s.given(n) || !n.importer().decided_late(n))) {
     if (auto raw = s.raw(n, n.in(i))) return *raw;

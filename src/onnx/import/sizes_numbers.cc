@@ -127,6 +127,7 @@ std::optional<Numbers> Sizes::elements(NodeContext& n, ValueId v) {
     if (t.size() > kMostNumbers || g.producer(v).quantizer) return std::nullopt;
     Numbers out;
     for (std::int64_t i = 0; i < t.size(); ++i) {
+      if (std::isnan(t.at(i))) return std::nullopt;
       const double d = std::clamp(t.at(i), -kFar, kFar);
       out.push_back({d, d, ir::kNone, key_of(d), d});
     }
