@@ -1,6 +1,7 @@
 // Hostile ONNX files: import answers with a model or an error within 5 s of processor time and 2 GiB, whatever the file says. Each
 // batch runs in a process of its own, so that a crash is one failure that names its file.
 //   OCTAVO_FUZZ_SEED=n   first seed (default 1)   OCTAVO_FUZZ_FILES=n   mutated files (default 500; make test-long: 100000)
+// Past 400 lines: one list of files made on purpose, each next to what it is told.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "fuzz/mutate_model.h"
@@ -281,6 +283,28 @@ const std::vector<Case>& cases() {
          m.mutable_graph()->add_output()->set_name("product");
        },
        "0 zero points for codes [4,2]"},
+      {"a text where Unique has a number",
+       [](auto& m) {
+         auto* unique = m.mutable_graph()->add_node();
+         unique->set_op_type("Unique"), unique->add_input("y"), unique->add_output("once");
+         auto* sorted = unique->add_attribute();
+         sorted->set_name("sorted"), sorted->set_type(pb::AttributeProto::STRING), sorted->set_s("]");
+         m.mutable_graph()->add_output()->set_name("once");
+       },
+       "attribute sorted"},
+      {"a shape of floats for a size that data decide",
+       [](auto& m) {
+         auto* found = m.mutable_graph()->add_node();
+         found->set_op_type("NonZero"), found->add_input("y"), found->add_output("found");
+         auto* flat = m.mutable_graph()->add_node();
+         flat->set_op_type("Reshape"), flat->add_input("found"), flat->add_input("to"), flat->add_output("flat");
+         auto* to = m.mutable_graph()->add_initializer();
+         const double nan = std::numeric_limits<double>::quiet_NaN();
+         to->set_name("to"), to->set_data_type(kDouble), to->add_dims(1);
+         to->set_raw_data(std::string(reinterpret_cast<const char*>(&nan), 8));
+         m.mutable_graph()->add_output()->set_name("flat");
+       },
+       "needs integers"},
       {"a concatenation of different ranks, one of a size that data decide",
        [](auto& m) {
          auto* found = m.mutable_graph()->add_node();
