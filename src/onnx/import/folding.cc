@@ -1,7 +1,5 @@
 #include "onnx/import/folding.h"
 
-#include <algorithm>
-
 namespace octavo::onnx {
 
 using ir::Op;
@@ -10,6 +8,16 @@ namespace {
 
 double elements(const ir::TensorType& t) {
   return static_cast<double>(ir::count(t.shape));
+}
+
+struct Elements {
+  double in = 0, out = 0;
+};
+Elements elements_of(const ir::Graph& g, const ir::Node& n, const std::vector<ir::TensorType>& types) {
+  Elements e;
+  for (const ir::TensorType& t : types) e.out += elements(t);
+  for (const ir::ValueId v : n.inputs) e.in += v == ir::kNone ? 0.0 : elements(g.type(v));
+  return e;
 }
 
 double product(const std::vector<std::int64_t>& values) {
@@ -22,9 +30,7 @@ double product(const std::vector<std::int64_t>& values) {
 
 double folding_steps(const ir::Graph& g, const ir::Node& n, const std::vector<ir::TensorType>& types) {
   constexpr double kTaps = 16, kCompared = 32;  // bicubic ones; log2 of what is sorted
-  double out = 0, in = 0;
-  for (const ir::TensorType& t : types) out += elements(t);
-  for (const ir::ValueId v : n.inputs) in += v == ir::kNone ? 0.0 : elements(g.type(v));
+  const auto [in, out] = elements_of(g, n, types);
   const double all = out + in;
   switch (n.op) {
     case Op::conv:
@@ -64,9 +70,7 @@ double folding_steps(const ir::Graph& g, const ir::Node& n, const std::vector<ir
 
 bool FoldingBudget::pay(const ir::Graph& g, const ir::Node& n, const std::vector<ir::TensorType>& types) {
   constexpr double kMostSteps = 1e8, kMostGrown = 1 << 24;
-  double out = 0, in = 0;
-  for (const ir::TensorType& t : types) out += elements(t);
-  for (const ir::ValueId v : n.inputs) in += v == ir::kNone ? 0.0 : elements(g.type(v));
+  const auto [in, out] = elements_of(g, n, types);
   const double steps = folding_steps(g, n, types);
   if (steps >= kMostSteps || (out >= kMostGrown && out >= 4 * in) || steps > left_) return false;
   left_ -= steps;
