@@ -197,6 +197,35 @@ void chain(pb::ModelProto& m, int count, int calls, bool cyclic) {
   n->set_op_type("f0"), n->set_domain("bomb");
 }
 
+/// A function whose `copies` nodes If take their branches from an attribute of the call, which is a graph that calls the function
+/// again, `levels` deep.
+void graphs_in_calls(pb::ModelProto& m, int levels, int copies, std::size_t text) {
+  auto* import = m.add_opset_import();
+  import->set_domain("bomb"), import->set_version(1);
+  auto* f = m.add_functions();
+  f->set_name("f"), f->set_domain("bomb"), f->add_input("a"), f->add_output("b"), f->add_attribute("body");
+  for (int k = 0; k < copies; ++k) {
+    auto* n = f->add_node();
+    n->set_op_type("If"), n->add_input("a"), n->add_output(k == 0 ? "b" : fmt::format("b{}", k));
+    for (const char* key : {"then_branch", "else_branch"}) {
+      auto* a = n->add_attribute();
+      a->set_name(key), a->set_ref_attr_name("body"), a->set_type(pb::AttributeProto::GRAPH);
+    }
+  }
+  pb::NodeProto call;
+  call.set_op_type("Relu"), call.add_input("x"), call.add_output("y");
+  for (int i = 0; i < levels; ++i) {
+    pb::NodeProto outer;
+    outer.set_op_type("f"), outer.set_domain("bomb"), outer.add_input("x"), outer.add_output("y");
+    auto* a = outer.add_attribute();
+    a->set_name("body"), a->set_type(pb::AttributeProto::GRAPH), a->mutable_g()->set_name(std::string(text, 'n'));
+    *a->mutable_g()->add_node() = call;
+    a->mutable_g()->add_output()->set_name("y");
+    call = outer;
+  }
+  *m.mutable_graph()->mutable_node(1) = call;
+}
+
 void nest(pb::ModelProto& m, int levels) {
   for (int i = 0; i < levels; ++i) {
     pb::GraphProto inner;
@@ -265,9 +294,16 @@ const std::vector<Case>& cases() {
       {"a function that calls itself", [](auto& m) { chain(m, 1, 1, true); }, "calls itself"},
       {"functions that call each other", [](auto& m) { chain(m, 5, 3, true); }, ""},
       {"functions that double 25 times", [](auto& m) { chain(m, 25, 2, false); }, "more than 100000 nodes after inlining"},
+      {"functions that double 40 times", [](auto& m) { chain(m, 40, 2, false); }, "functions deep; the most are 32"},
+      {"calls 40 functions deep", [](auto& m) { chain(m, 40, 1, false); }, "functions deep; the most are 32"},
+      {"a cycle of 40 functions", [](auto& m) { chain(m, 40, 1, true); }, "functions deep; the most are 32"},
       {"functions that double 10 times", [](auto& m) { chain(m, 10, 2, false); }, ""},
       {"functions that double 12 times, called by a name of 64 KiB",
        [](auto& m) { chain(m, 12, 2, false), m.mutable_graph()->mutable_node(1)->set_name(std::string(1 << 16, 'n')); },
+       "bytes after inlining"},
+      {"a graph that calls double 25 times", [](auto& m) { graphs_in_calls(m, 25, 1, 0); },
+       "more than 100000 nodes after inlining"},
+      {"an attribute of 64 KiB that 2000 nodes refer to", [](auto& m) { graphs_in_calls(m, 1, 1000, 1 << 16); },
        "bytes after inlining"},
       {"no zero point where there has to be one",
        [](auto& m) {

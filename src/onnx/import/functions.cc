@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -28,31 +29,44 @@ class Inliner {
  public:
   explicit Inliner(const pb::ModelProto& model) : opset_(default_opset(model.opset_import())) {
     for (const auto& f : model.functions()) {
-      const Function it{&f, kMessage * f.ByteSizeLong(), names_in(f.node())};
+      const Function it{&f, kMessage * f.ByteSizeLong(), nodes_in(f.node()), names_in(f.node())};
       functions_[{canonical(f.domain()), f.name(), f.overload()}] = it;
       most_bytes_ += kCopies * it.bytes;
     }
   }
   [[nodiscard]] bool empty() const { return functions_.empty(); }
 
-  Status expand(google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes, int depth) {
+  /// Refuses what would not end, or would grow too large, before a node is copied: functions that call each other may double the
+  /// nodes with each of them. Takes time in proportion to the file. `expand` counts again: calls may also lie in graphs that are
+  /// attributes of calls, which this does not follow.
+  Status measure(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
+    Extent made;
+    return add_calls(nodes, 0, made, [&](const pb::NodeProto& node, int index) -> Status {
+      if (made.depth > kDeepest)
+        return fail(ErrorKind::bad_model, fmt::format("{}: its calls go {} functions deep; the most are {}",
+                                                      where(node, label(node, index)), made.depth, kDeepest));
+      if (made.nodes > kMostNodes)
+        return fail(ErrorKind::bad_model,
+                    fmt::format("{}: more than {} nodes after inlining", where(node, label(node, index)), kMostNodes));
+      return {};
+    });
+  }
+
+  Status expand(google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
     google::protobuf::RepeatedPtrField<pb::NodeProto> out;
     for (int i = 0; i < nodes.size(); ++i) {
       pb::NodeProto& node = nodes[i];
       for (auto& a : *node.mutable_attribute()) {
-        if (a.has_g()) OCTAVO_CHECK(expand(*a.mutable_g()->mutable_node(), depth));
+        if (a.has_g()) OCTAVO_CHECK(expand(*a.mutable_g()->mutable_node()));
       }
-      const auto found = functions_.find({canonical(node.domain()), node.op_type(), node.overload()});
-      if (found == functions_.end()) {
+      const Function* function = called(node);
+      if (!function) {
         out.Add(std::move(node));
         continue;
       }
-      constexpr int kDeepest = 32;
-      if (depth > kDeepest)
-        return fail(ErrorKind::bad_model, fmt::format("function {}.{} calls itself", node.domain(), node.op_type()));
       google::protobuf::RepeatedPtrField<pb::NodeProto> body;
-      OCTAVO_CHECK(instantiate(found->second, node, i, body));
-      OCTAVO_CHECK(expand(body, depth + 1));
+      OCTAVO_CHECK(instantiate(*function, node, i, body));
+      OCTAVO_CHECK(expand(body));
       for (auto& n : body) out.Add(std::move(n));
     }
     nodes.Swap(&out);
@@ -62,12 +76,78 @@ class Inliner {
  private:
   /// 128 MiB, and some copies of every function. A byte of a message counts four times: one of a name is only copied.
   static constexpr std::size_t kMessage = 4, kCopies = 4, kMostBytes = std::size_t{128} << 20;
+  static constexpr std::size_t kMostNodes = 100000;
+  static constexpr int kDeepest = 32;
 
+  /// What a call becomes, with the calls inside it.
+  struct Extent {
+    std::size_t nodes = 0;  ///< up to kMostNodes + 1
+    int depth = 0;
+  };
   struct Function {
     const pb::FunctionProto* proto = nullptr;
     std::size_t bytes = 0;  ///< of one copy
+    std::size_t nodes = 0;  ///< of one copy, with those of sub-graphs
     std::size_t names = 0;  ///< that get the call's name in front of them, about
+    enum class Known { no, begun, yes } known = Known::no;
+    Extent extent{};  ///< where known
   };
+
+  Function* called(const pb::NodeProto& node) {
+    const auto found = functions_.find({canonical(node.domain()), node.op_type(), node.overload()});
+    return found == functions_.end() ? nullptr : &found->second;
+  }
+
+  /// Adds what the calls among these nodes become; `look` sees each call after it was added.
+  template <typename Look>
+  Status add_calls(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes, int depth, Extent& made, const Look& look) {
+    for (int i = 0; i < nodes.size(); ++i) {
+      for (const auto& a : nodes[i].attribute()) {
+        if (a.has_g()) OCTAVO_CHECK(add_calls(a.g().node(), depth, made, look));
+      }
+      Function* const function = called(nodes[i]);
+      if (!function) continue;
+      OCTAVO_CHECK(measure_call(*function, nodes[i], depth));
+      made.nodes = std::min(made.nodes + function->extent.nodes, kMostNodes + 1);
+      made.depth = std::max(made.depth, function->extent.depth);
+      OCTAVO_CHECK(look(nodes[i], i));
+    }
+    return {};
+  }
+
+  Status measure_call(Function& function, const pb::NodeProto& call, int depth) {
+    if (function.known == Function::Known::yes) return {};
+    if (function.known == Function::Known::begun)
+      return fail(ErrorKind::bad_model, fmt::format("function {}.{} calls itself", call.domain(), call.op_type()));
+    // The calls around this one are too deep already; this keeps the stack small.
+    if (depth > kDeepest) {
+      return fail(ErrorKind::bad_model, fmt::format("function {}.{} is called {} functions deep; the most are {}", call.domain(),
+                                                    call.op_type(), depth + 1, kDeepest));
+    }
+    function.known = Function::Known::begun;
+    Extent inner;
+    OCTAVO_CHECK(add_calls(function.proto->node(), depth + 1, inner, [](const pb::NodeProto&, int) -> Status { return {}; }));
+    function.extent = {std::min(function.nodes + inner.nodes, kMostNodes + 1), inner.depth + 1};
+    function.known = Function::Known::yes;
+    return {};
+  }
+
+  static std::string label(const pb::NodeProto& call, int index) {
+    return call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
+  }
+  static std::string where(const pb::NodeProto& call, const std::string& label) {
+    return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type());
+  }
+
+  static std::size_t nodes_in(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
+    std::size_t out = static_cast<std::size_t>(nodes.size());
+    for (const pb::NodeProto& n : nodes) {
+      for (const auto& a : n.attribute()) {
+        if (a.has_g()) out += nodes_in(a.g().node());
+      }
+    }
+    return out;
+  }
 
   static std::size_t names_in(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
     std::size_t out = 0;
@@ -82,10 +162,9 @@ class Inliner {
 
   Status instantiate(const Function& function, const pb::NodeProto& call, int index,
                      google::protobuf::RepeatedPtrField<pb::NodeProto>& body) {
-    constexpr int kMostNodes = 100000;
     const pb::FunctionProto& f = *function.proto;
-    const std::string label = call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
-    const auto where = [&] { return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type()); };
+    const std::string label = this->label(call, index);
+    const auto where = [&] { return this->where(call, label); };
     const std::int64_t opset = default_opset(f.opset_import());
     if (opset != 0 && opset != opset_) {
       return fail(
@@ -98,11 +177,18 @@ class Inliner {
       return fail(ErrorKind::bad_model, fmt::format("{} with {} inputs and {} outputs; it has {} and {}", where(),
                                                     call.input_size(), call.output_size(), f.input_size(), f.output_size()));
     }
-    if ((made_ += f.node_size()) > kMostNodes)
-      return fail(ErrorKind::bad_model, fmt::format("{}: more than {} nodes after inlining", where(), kMostNodes));
-    // Few nodes may be much too: calls with many operands, sub-graphs, and names that grow with each call inside another one.
-    if ((made_bytes_ += function.bytes + function.names * label.size()) > most_bytes_)
-      return fail(ErrorKind::bad_model, fmt::format("{}: more than {} bytes after inlining", where(), most_bytes_));
+    // Few nodes may be much too: calls with many operands, sub-graphs, attributes that many nodes refer to, and names that grow
+    // with each call inside another one.
+    made_ += function.nodes;
+    made_bytes_ += function.bytes + function.names * label.size();
+    const auto fits = [&]() -> Status {
+      if (made_ > kMostNodes)
+        return fail(ErrorKind::bad_model, fmt::format("{}: more than {} nodes after inlining", where(), kMostNodes));
+      if (made_bytes_ > most_bytes_)
+        return fail(ErrorKind::bad_model, fmt::format("{}: more than {} bytes after inlining", where(), most_bytes_));
+      return {};
+    };
+    OCTAVO_CHECK(fits());
     Names names;
     for (int i = 0; i < f.input_size(); ++i) names[f.input(i)] = i < call.input_size() ? call.input(i) : "";
     for (int i = 0; i < f.output_size(); ++i) {
@@ -124,6 +210,7 @@ class Inliner {
       copy.set_name(label + "/" + (n.name().empty() ? fmt::format("{}_{}", n.op_type(), body.size() - 1) : n.name()));
       rename(copy, names, label + "/");
       fill_attributes(copy, f, call);
+      OCTAVO_CHECK(fits());
     }
     return {};
   }
@@ -161,6 +248,9 @@ class Inliner {
       for (const auto& d : f.attribute_proto()) value = d.name() == a.ref_attr_name() ? &d : value;
       for (const auto& c : call.attribute()) value = c.name() == a.ref_attr_name() ? &c : value;
       if (!value) continue;
+      made_bytes_ += kMessage * value->ByteSizeLong();
+      if (value->has_g()) made_ += nodes_in(value->g().node());
+      if (made_bytes_ > most_bytes_ || made_ > kMostNodes) return;  // the caller refuses the model
       pb::AttributeProto& copy = *filled.Add();
       copy = *value;
       copy.set_name(a.name());
@@ -170,8 +260,7 @@ class Inliner {
 
   std::map<Key, Function> functions_;
   std::int64_t opset_;
-  int made_ = 0;
-  std::size_t made_bytes_ = 0, most_bytes_ = kMostBytes;
+  std::size_t made_ = 0, made_bytes_ = 0, most_bytes_ = kMostBytes;
 };
 
 }  // namespace
@@ -179,7 +268,8 @@ class Inliner {
 Status inline_functions(pb::ModelProto& model) {
   Inliner inliner(model);
   if (inliner.empty()) return {};
-  return inliner.expand(*model.mutable_graph()->mutable_node(), 0);
+  OCTAVO_CHECK(inliner.measure(model.graph().node()));
+  return inliner.expand(*model.mutable_graph()->mutable_node());
 }
 
 }  // namespace octavo::onnx
