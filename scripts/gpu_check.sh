@@ -63,10 +63,10 @@ case $mode in
       step networks 120 $ours "$work/bin/octavo_gpu_networks" 1 100 40
       step epilogues 120 $ours "$work/bin/octavo_gpu_epilogue_check"
       [ "$status" -eq 0 ] && echo "== all kernels checked are right"
-      lines=40 step row-times 30 $ours "$work/bin/octavo_gpu_rows" time 8
-      lines=20 step attention-times 30 $ours "$work/bin/octavo_gpu_attention" time
+      lines=40 step row-times 120 $ours "$work/bin/octavo_gpu_rows" time 8
+      lines=20 step attention-times 120 $ours "$work/bin/octavo_gpu_attention" time
       lines=70 step transformers 260 python3 bench/gpu_transformers.py "$work" --out "$out" --seconds 240
-      lines=90 step product-times 90 $ours "$work/bin/octavo_gpu_matmul" time 6
+      lines=90 step product-times 180 $ours "$work/bin/octavo_gpu_matmul" time 6
     }
     rm -rf "$work"
     exit $status

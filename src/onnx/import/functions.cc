@@ -27,7 +27,8 @@ std::int64_t default_opset(const google::protobuf::RepeatedPtrField<pb::Operator
 
 class Inliner {
  public:
-  explicit Inliner(const pb::ModelProto& model) : opset_(default_opset(model.opset_import())) {
+  explicit Inliner(const pb::ModelProto& model)
+      : opset_(default_opset(model.opset_import())), most_nodes_(kFewNodes + model.ByteSizeLong() / kBytesOfANode) {
     for (const auto& f : model.functions()) {
       const Function it{&f, kMessage * f.ByteSizeLong(), nodes_in(f.node()), names_in(f.node())};
       functions_[{canonical(f.domain()), f.name(), f.overload()}] = it;
@@ -45,30 +46,15 @@ class Inliner {
       if (made.depth > kDeepest)
         return fail(ErrorKind::bad_model, fmt::format("{}: its calls go {} functions deep; the most are {}",
                                                       where(node, label(node, index)), made.depth, kDeepest));
-      if (made.nodes > kMostNodes)
-        return fail(ErrorKind::bad_model,
-                    fmt::format("{}: more than {} nodes after inlining", where(node, label(node, index)), kMostNodes));
+      if (made.nodes > most_nodes_)
+        return fail(ErrorKind::bad_model, fmt::format("{}: {}", where(node, label(node, index)), too_many_nodes()));
       return {};
     });
   }
 
   Status expand(google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
     google::protobuf::RepeatedPtrField<pb::NodeProto> out;
-    for (int i = 0; i < nodes.size(); ++i) {
-      pb::NodeProto& node = nodes[i];
-      for (auto& a : *node.mutable_attribute()) {
-        if (a.has_g()) OCTAVO_CHECK(expand(*a.mutable_g()->mutable_node()));
-      }
-      const Function* function = called(node);
-      if (!function) {
-        out.Add(std::move(node));
-        continue;
-      }
-      google::protobuf::RepeatedPtrField<pb::NodeProto> body;
-      OCTAVO_CHECK(instantiate(*function, node, i, body));
-      OCTAVO_CHECK(expand(body));
-      for (auto& n : body) out.Add(std::move(n));
-    }
+    for (int i = 0; i < nodes.size(); ++i) OCTAVO_CHECK(append(nodes[i], i, out));
     nodes.Swap(&out);
     return {};
   }
@@ -76,12 +62,14 @@ class Inliner {
  private:
   /// 128 MiB, and some copies of every function. A byte of a message counts four times: one of a name is only copied.
   static constexpr std::size_t kMessage = 4, kCopies = 4, kMostBytes = std::size_t{128} << 20;
-  static constexpr std::size_t kMostNodes = 100000;
+  /// 20000 nodes, and one for each 32 bytes of the file: a layer that is called many times has weights of its own, which the
+  /// file names. A short file that becomes many nodes was made for that.
+  static constexpr std::size_t kFewNodes = 20000, kBytesOfANode = 32;
   static constexpr int kDeepest = 32;
 
   /// What a call becomes, with the calls inside it.
   struct Extent {
-    std::size_t nodes = 0;  ///< up to kMostNodes + 1
+    std::size_t nodes = 0;  ///< up to most_nodes_ + 1
     int depth = 0;
   };
   struct Function {
@@ -108,7 +96,7 @@ class Inliner {
       Function* const function = called(nodes[i]);
       if (!function) continue;
       OCTAVO_CHECK(measure_call(*function, nodes[i], depth));
-      made.nodes = std::min(made.nodes + function->extent.nodes, kMostNodes + 1);
+      made.nodes = std::min(made.nodes + function->extent.nodes, most_nodes_ + 1);
       made.depth = std::max(made.depth, function->extent.depth);
       OCTAVO_CHECK(look(nodes[i], i));
     }
@@ -127,11 +115,33 @@ class Inliner {
     function.known = Function::Known::begun;
     Extent inner;
     OCTAVO_CHECK(add_calls(function.proto->node(), depth + 1, inner, [](const pb::NodeProto&, int) -> Status { return {}; }));
-    function.extent = {std::min(function.nodes + inner.nodes, kMostNodes + 1), inner.depth + 1};
+    function.extent = {std::min(function.nodes + inner.nodes, most_nodes_ + 1), inner.depth + 1};
     function.known = Function::Known::yes;
     return {};
   }
 
+  /// What a node becomes is put behind `out` at once: each node is moved once, however deep the calls are.
+  Status append(pb::NodeProto& node, int index, google::protobuf::RepeatedPtrField<pb::NodeProto>& out) {
+    for (auto& a : *node.mutable_attribute()) {
+      if (a.has_g()) OCTAVO_CHECK(expand(*a.mutable_g()->mutable_node()));
+    }
+    const Function* function = called(node);
+    if (!function) {
+      out.Add()->Swap(&node);
+      return {};
+    }
+    google::protobuf::RepeatedPtrField<pb::NodeProto> body;
+    OCTAVO_CHECK(instantiate(*function, node, index, body));
+    for (int i = 0; i < body.size(); ++i) OCTAVO_CHECK(append(body[i], i, out));
+    return {};
+  }
+
+  [[nodiscard]] std::string too_many_nodes() const {
+    return fmt::format(
+        "more than {} nodes after inlining, which is the limit for a file of this size; a model that was inlined before "
+        "(onnx.inliner.inline_local_functions) has none",
+        most_nodes_);
+  }
   static std::string label(const pb::NodeProto& call, int index) {
     return call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
   }
@@ -182,8 +192,7 @@ class Inliner {
     made_ += function.nodes;
     made_bytes_ += function.bytes + function.names * label.size();
     const auto fits = [&]() -> Status {
-      if (made_ > kMostNodes)
-        return fail(ErrorKind::bad_model, fmt::format("{}: more than {} nodes after inlining", where(), kMostNodes));
+      if (made_ > most_nodes_) return fail(ErrorKind::bad_model, fmt::format("{}: {}", where(), too_many_nodes()));
       if (made_bytes_ > most_bytes_)
         return fail(ErrorKind::bad_model, fmt::format("{}: more than {} bytes after inlining", where(), most_bytes_));
       return {};
@@ -250,7 +259,7 @@ class Inliner {
       if (!value) continue;
       made_bytes_ += kMessage * value->ByteSizeLong();
       if (value->has_g()) made_ += nodes_in(value->g().node());
-      if (made_bytes_ > most_bytes_ || made_ > kMostNodes) return;  // the caller refuses the model
+      if (made_bytes_ > most_bytes_ || made_ > most_nodes_) return;  // the caller refuses the model
       pb::AttributeProto& copy = *filled.Add();
       copy = *value;
       copy.set_name(a.name());
@@ -260,6 +269,7 @@ class Inliner {
 
   std::map<Key, Function> functions_;
   std::int64_t opset_;
+  std::size_t most_nodes_;
   std::size_t made_ = 0, made_bytes_ = 0, most_bytes_ = kMostBytes;
 };
 
