@@ -1,5 +1,5 @@
 """docs/from-pytorch.md, executed as it stands: its files written, its commands run, their output compared word by word. Numbers, plan hashes
-and tactics may differ (other weights on other machines); accuracies are compared among each other."""
+and tactics may differ (other weights on other machines); accuracies are compared with those of ONNX Runtime on the same files."""
 import importlib.util
 import os
 import pathlib
@@ -71,6 +71,18 @@ def test_the_comparison_can_say_no():
     assert not agrees(["0 int8"], ["0 int8 cpu.short node_Conv_1 (+3"], cut=True)
 
 
+def onnx_runtime(folder, name):
+    """How many of the pictures it classifies right."""
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+    images, labels = np.load(folder / "images.npy"), np.load(folder / "labels.npy")
+    return sum(int(session.run(None, {"image": x[None]})[0].argmax()) == y for x, y in zip(images, labels))
+
+
 def test_the_page_is_true(tmp_path):
     build = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
     path = os.pathsep.join([str(build / "bin"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
@@ -91,7 +103,11 @@ def test_the_page_is_true(tmp_path):
             ran += 1
     assert ran == 20
     assert set(right) == {"net.onnx", "octavo.onnx", "ort.onnx", "nncf.onnx", "pt2e.onnx", "qat.onnx", "digits.octavo"}
-    correct, count, _ = right.pop("net.onnx")
+    # Training differs between machines, so that a form may be better or worse than the float model: ONNX Runtime on the same file says by how much.
+    # It does not optimize: its QLinearAdd refuses what torch.ao exports.
+    count = right["net.onnx"][1]
     for form, (n, of, int8) in right.items():
-        assert of == count and n >= correct - 0.02 * count, f"{form}: {n} right, the float model {correct}"
-        assert int8 >= 5, f"{form}: only {int8} regions int8"
+        judge = onnx_runtime(tmp_path, "ort.onnx" if form == "digits.octavo" else form)
+        assert of == count and abs(n - judge) <= 0.01 * count, f"{form}: {n} of {of} right, in ONNX Runtime {judge}"
+        assert n >= 0.8 * count, f"{form}: {n} of {of} right"
+        assert int8 >= 5 or form == "net.onnx", f"{form}: only {int8} regions int8"
