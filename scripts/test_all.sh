@@ -29,7 +29,7 @@ stage_wheels() {
   scripts/wheel_in_root.sh "$wheel"
 }
 stage_install() { installed tests/install/test_install.py; }
-# Each sanitizer makes the tests several times slower: the rounds of `make test`. The long stage runs hostile files under both.
+# Each sanitizer makes the tests several times slower, and qemu ten times: the rounds of `make test`. The long stage runs hostile files under both sanitizers.
 sanitizer() { scripts/build.sh "$1" "$jobs" && env -u OCTAVO_FULL scripts/run_tests.sh "build/$1" "$jobs"; }
 stage_asan() { sanitizer asan; }
 stage_ubsan() { sanitizer ubsan; }
@@ -40,7 +40,7 @@ stage_tsan() {
 stage_long() { scripts/test_long.sh "$build" "$jobs" cpp; }
 stage_long_python() { scripts/test_long.sh "$build" "$jobs" python; }
 stage_fuzz() { JOBS=$jobs scripts/fuzz.sh "${FUZZ_SECONDS:-600}"; }
-stage_aarch64() { scripts/aarch64.sh "$jobs" all && installed tests/install/test_wheel_aarch64.py; }
+stage_aarch64() { env -u OCTAVO_FULL scripts/aarch64.sh "$jobs" all && installed tests/install/test_wheel_aarch64.py; }
 # Every program for a machine with a GPU (targets octavo_gpu_NAME) is compiled and linked, and packed as scripts/gpu_check.sh carries it there.
 stage_gpu_programs() {
   local programs
