@@ -3,7 +3,7 @@
 #   scripts/gpu_check.sh build [DIR]       here: builds octavo and the programs of tests/cuda/gpu, and puts them with the libraries that they load into
 #                                          DIR/octavo-gpu.tar.xz (default build-gpu). OCTAVO_BEFORE=FILE takes an octavo of another commit along, for comparison
 #   scripts/gpu_check.sh run [DIR] [OUT]   there: unpacks them, checks that every kind of kernel gives the reference's bits, then times transformers beside
-#                                          PyTorch (bench/gpu_transformers.py), in about eight minutes; what is printed goes to OUT (default DIR/out) as well
+#                                          PyTorch (bench/gpu_transformers.py), in 15 minutes at most; what is printed goes to OUT (default DIR/out) as well
 set -eu
 cd "$(dirname "$0")/.."
 mode=${1:-run}
@@ -37,7 +37,7 @@ case $mode in
     tar -C "$work" -xJf "$dir/octavo-gpu.tar.xz"
     ours="env LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"  # not for Python, which has its own
     status=0
-    left=900  # seconds for all: twice what they take, as the machine may be busy
+    left=900  # seconds for all; each has more than it takes, as the machine may be busy
     step() {  # NAME SECONDS COMMAND: the last lines are shown, all are kept
       name=$1 seconds=$2
       shift 2

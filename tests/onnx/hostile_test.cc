@@ -303,7 +303,7 @@ const std::vector<Case>& cases() {
        [](auto& m) { chain(m, 12, 2, false), m.mutable_graph()->mutable_node(1)->set_name(std::string(1 << 16, 'n')); },
        "bytes after inlining"},
       {"a graph that calls double 25 times", [](auto& m) { graphs_in_calls(m, 25, 1, 0); }, "nodes after inlining"},
-      {"an attribute of 64 KiB that 2000 nodes refer to", [](auto& m) { graphs_in_calls(m, 1, 1000, 1 << 16); },
+      {"a graph of 64 KiB that 2000 attributes refer to", [](auto& m) { graphs_in_calls(m, 1, 1000, 1 << 16); },
        "bytes after inlining"},
       {"no zero point where there has to be one",
        [](auto& m) {

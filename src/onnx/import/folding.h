@@ -15,7 +15,7 @@ namespace octavo::onnx {
 /// Its results may have up to 2^24 elements, or four times those of its operands. A node that costs more is left to the runs of the network.
 class FoldingBudget {
  public:
-  /// An initializer of so many elements has been read.
+  /// So many elements of the file have been read.
   void grant(std::int64_t elements) { left_ += kStepsOfElement * static_cast<double>(elements); }
   /// Pays for `n` with results of `types`. False: it is too dear, and nothing is paid.
   [[nodiscard]] bool pay(const ir::Graph& g, const ir::Node& n, const std::vector<ir::TensorType>& types);

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "onnx/model/node_label.h"
+
 namespace octavo::onnx {
 namespace {
 
@@ -30,7 +32,7 @@ class Inliner {
   explicit Inliner(const pb::ModelProto& model)
       : opset_(default_opset(model.opset_import())), most_nodes_(kFewNodes + model.ByteSizeLong() / kBytesOfANode) {
     for (const auto& f : model.functions()) {
-      const Function it{&f, kMessage * f.ByteSizeLong(), nodes_in(f.node()), names_in(f.node())};
+      const Function it{&f, kMessage * f.ByteSizeLong(), size_of(f.node())};
       functions_[{canonical(f.domain()), f.name(), f.overload()}] = it;
       most_bytes_ += kCopies * it.bytes;
     }
@@ -45,9 +47,9 @@ class Inliner {
     return add_calls(nodes, 0, made, [&](const pb::NodeProto& node, int index) -> Status {
       if (made.depth > kDeepest)
         return fail(ErrorKind::bad_model, fmt::format("{}: its calls go {} functions deep; the most are {}",
-                                                      where(node, label(node, index)), made.depth, kDeepest));
+                                                      where(node, node_label(node, index)), made.depth, kDeepest));
       if (made.nodes > most_nodes_)
-        return fail(ErrorKind::bad_model, fmt::format("{}: {}", where(node, label(node, index)), too_many_nodes()));
+        return fail(ErrorKind::bad_model, fmt::format("{}: {}", where(node, node_label(node, index)), too_many_nodes()));
       return {};
     });
   }
@@ -67,6 +69,10 @@ class Inliner {
   static constexpr std::size_t kFewNodes = 20000, kBytesOfANode = 32;
   static constexpr int kDeepest = 32;
 
+  /// Nodes with those of sub-graphs, and about how many names get the call's name in front of them.
+  struct Size {
+    std::size_t nodes = 0, names = 0;
+  };
   /// What a call becomes, with the calls inside it.
   struct Extent {
     std::size_t nodes = 0;  ///< up to most_nodes_ + 1
@@ -75,8 +81,7 @@ class Inliner {
   struct Function {
     const pb::FunctionProto* proto = nullptr;
     std::size_t bytes = 0;  ///< of one copy
-    std::size_t nodes = 0;  ///< of one copy, with those of sub-graphs
-    std::size_t names = 0;  ///< that get the call's name in front of them, about
+    Size size{};            ///< of one copy
     enum class Known { no, begun, yes } known = Known::no;
     Extent extent{};  ///< where known
   };
@@ -115,7 +120,7 @@ class Inliner {
     function.known = Function::Known::begun;
     Extent inner;
     OCTAVO_CHECK(add_calls(function.proto->node(), depth + 1, inner, [](const pb::NodeProto&, int) -> Status { return {}; }));
-    function.extent = {std::min(function.nodes + inner.nodes, most_nodes_ + 1), inner.depth + 1};
+    function.extent = {std::min(function.size.nodes + inner.nodes, most_nodes_ + 1), inner.depth + 1};
     function.known = Function::Known::yes;
     return {};
   }
@@ -142,38 +147,29 @@ class Inliner {
         "(onnx.inliner.inline_local_functions) has none",
         most_nodes_);
   }
-  static std::string label(const pb::NodeProto& call, int index) {
-    return call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
-  }
   static std::string where(const pb::NodeProto& call, const std::string& label) {
     return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type());
   }
 
-  static std::size_t nodes_in(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
-    std::size_t out = static_cast<std::size_t>(nodes.size());
+  static Size size_of(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
+    Size out{static_cast<std::size_t>(nodes.size()), 0};
     for (const pb::NodeProto& n : nodes) {
+      out.names += static_cast<std::size_t>(1 + n.input_size() + n.output_size());
       for (const auto& a : n.attribute()) {
-        if (a.has_g()) out += nodes_in(a.g().node());
+        if (!a.has_g()) continue;
+        const Size inner = size_of(a.g().node());
+        out.nodes += inner.nodes, out.names += inner.names;
       }
     }
     return out;
   }
 
-  static std::size_t names_in(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes) {
-    std::size_t out = 0;
-    for (const pb::NodeProto& n : nodes) {
-      out += static_cast<std::size_t>(1 + n.input_size() + n.output_size());
-      for (const auto& a : n.attribute()) {
-        if (a.has_g()) out += names_in(a.g().node());
-      }
-    }
-    return out;
-  }
+  [[nodiscard]] bool fits() const { return made_ <= most_nodes_ && made_bytes_ <= most_bytes_; }
 
   Status instantiate(const Function& function, const pb::NodeProto& call, int index,
                      google::protobuf::RepeatedPtrField<pb::NodeProto>& body) {
     const pb::FunctionProto& f = *function.proto;
-    const std::string label = this->label(call, index);
+    const std::string label = node_label(call, index);
     const auto where = [&] { return this->where(call, label); };
     const std::int64_t opset = default_opset(f.opset_import());
     if (opset != 0 && opset != opset_) {
@@ -189,15 +185,15 @@ class Inliner {
     }
     // Few nodes may be much too: calls with many operands, sub-graphs, attributes that many nodes refer to, and names that grow
     // with each call inside another one.
-    made_ += function.nodes;
-    made_bytes_ += function.bytes + function.names * label.size();
-    const auto fits = [&]() -> Status {
-      if (made_ > most_nodes_) return fail(ErrorKind::bad_model, fmt::format("{}: {}", where(), too_many_nodes()));
-      if (made_bytes_ > most_bytes_)
-        return fail(ErrorKind::bad_model, fmt::format("{}: more than {} bytes after inlining", where(), most_bytes_));
-      return {};
+    made_ += function.size.nodes;
+    made_bytes_ += function.bytes + function.size.names * label.size();
+    const auto refuse = [&] {
+      return fail(
+          ErrorKind::bad_model,
+          fmt::format("{}: {}", where(),
+                      made_ > most_nodes_ ? too_many_nodes() : fmt::format("more than {} bytes after inlining", most_bytes_)));
     };
-    OCTAVO_CHECK(fits());
+    if (!fits()) return refuse();
     Names names;
     for (int i = 0; i < f.input_size(); ++i) names[f.input(i)] = i < call.input_size() ? call.input(i) : "";
     for (int i = 0; i < f.output_size(); ++i) {
@@ -216,10 +212,10 @@ class Inliner {
     for (const pb::NodeProto& n : f.node()) {
       pb::NodeProto& copy = *body.Add();
       copy = n;
-      copy.set_name(label + "/" + (n.name().empty() ? fmt::format("{}_{}", n.op_type(), body.size() - 1) : n.name()));
+      copy.set_name(label + "/" + node_label(n, body.size() - 1));
       rename(copy, names, label + "/");
       fill_attributes(copy, f, call);
-      OCTAVO_CHECK(fits());
+      if (!fits()) return refuse();
     }
     return {};
   }
@@ -258,8 +254,8 @@ class Inliner {
       for (const auto& c : call.attribute()) value = c.name() == a.ref_attr_name() ? &c : value;
       if (!value) continue;
       made_bytes_ += kMessage * value->ByteSizeLong();
-      if (value->has_g()) made_ += nodes_in(value->g().node());
-      if (made_bytes_ > most_bytes_ || made_ > most_nodes_) return;  // the caller refuses the model
+      if (value->has_g()) made_ += size_of(value->g().node()).nodes;
+      if (!fits()) return;  // the caller refuses the model
       pb::AttributeProto& copy = *filled.Add();
       copy = *value;
       copy.set_name(a.name());

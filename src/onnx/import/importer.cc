@@ -9,6 +9,7 @@
 #include "ir/verify.h"
 #include "onnx/import/registry.h"
 #include "onnx/model/held.h"
+#include "onnx/model/node_label.h"
 #include "onnx/model/tensor_proto.h"
 
 namespace octavo::onnx {
@@ -24,8 +25,9 @@ DType Importer::declared(const std::string& tensor_name, DType fallback) const {
   return it == declared_.end() ? fallback : it->second;
 }
 
-Result<Tensor> Importer::tensor(const pb::TensorProto& proto, DType& type) const {
+Result<Tensor> Importer::tensor(const pb::TensorProto& proto, DType& type) {
   OCTAVO_TRY(Tensor t, value_of(proto));
+  folding_.grant(t.size());
   type = t.dtype();
   return as_held(std::move(t));
 }
@@ -136,7 +138,7 @@ Status Importer::add_initializers(const pb::GraphProto& graph_proto) {
 }
 
 std::string Importer::unique_name(const pb::NodeProto& node, int index, const std::string& prefix) {
-  std::string name = prefix + (node.name().empty() ? fmt::format("{}_{}", node.op_type(), index) : node.name());
+  std::string name = prefix + node_label(node, index);
   if (node_names_.contains(name)) name = fmt::format("{}_{}", name, index);
   while (!node_names_.insert(name).second) name += "_";
   return name;
@@ -149,7 +151,6 @@ Result<ValueId> Importer::resolve(const std::string& tensor_name) {
     return fail(ErrorKind::bad_model, fmt::format("tensor \"{}\" is read, but nothing defines it", tensor_name));
   DType type{};
   OCTAVO_TRY(Tensor t, tensor(*init->second, type));
-  folding_.grant(t.size());
   if (held(type) != type) declared_[tensor_name] = type;
   const ValueId v = values_[tensor_name] = graph().add_constant(std::move(t), tensor_name);
   if (type == DType::f64) {

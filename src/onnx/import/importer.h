@@ -51,7 +51,7 @@ class Importer {
   [[nodiscard]] bool is_read(const std::string& tensor) const { return !tensor.empty() && read_.contains(tensor); }
   void note(std::string text) { out_.notes.push_back(std::move(text)); }
   /// A TensorProto of the file as an IR constant: float types as f32, the file's type in `type`.
-  [[nodiscard]] Result<Tensor> tensor(const pb::TensorProto& proto, DType& type) const;
+  [[nodiscard]] Result<Tensor> tensor(const pb::TensorProto& proto, DType& type);
   /// Lowers a sub-graph (a branch whose condition is known) in place; returns the values of its outputs.
   [[nodiscard]] Result<std::vector<ValueId>> inline_graph(const pb::GraphProto& branch, const std::string& prefix);
   struct Given {

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "onnx/model/node_label.h"
 #include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
@@ -20,7 +21,7 @@ GraphNodes nodes_of(const Parsed& parsed) {
   for (int i = 0; i < g.node_size(); ++i) {
     const pb::NodeProto& n = g.node(i);
     GraphNode node;
-    node.name = n.name().empty() ? fmt::format("{}_{}", n.op_type(), i) : n.name();
+    node.name = node_label(n, i);
     if (used.contains(node.name)) node.name = fmt::format("{}_{}", node.name, i);
     used.insert(node.name);
     node.op = n.domain().empty() ? n.op_type() : fmt::format("{}.{}", n.domain(), n.op_type());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "onnx/import/importer.h"
+#include "onnx/model/node_label.h"
 #include "onnx/model/tensor_proto.h"
 
 namespace octavo::onnx {
@@ -15,7 +16,7 @@ ModelView::ModelView(const pb::ModelProto& model, const Constants& constants, st
   for (int i = 0; i < graph().node_size(); ++i) {
     const pb::NodeProto& n = graph().node(i);
     for (const auto& o : n.output()) producer_.emplace(o, i);
-    std::string name = n.name().empty() ? fmt::format("{}_{}", n.op_type(), i) : n.name();
+    std::string name = node_label(n, i);
     if (!used.insert(name).second) name = fmt::format("{}_{}", name, i);
     names_.push_back(std::move(name));
   }

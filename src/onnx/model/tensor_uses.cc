@@ -1,9 +1,8 @@
 #include "onnx/model/tensor_uses.h"
 
-#include <fmt/format.h>
-
 #include <set>
 
+#include "onnx/model/node_label.h"
 #include "onnx/model/parsed_parts.h"
 
 namespace octavo::onnx {
@@ -19,7 +18,7 @@ TensorUses uses_of_tensor(const Parsed& parsed, const std::string& tensor) {
   }
   for (int i = 0; i < g.node_size(); ++i) {
     const pb::NodeProto& n = g.node(i);
-    const std::string name = n.name().empty() ? fmt::format("{}_{}", n.op_type(), i) : n.name();
+    const std::string name = node_label(n, i);
     for (const std::string& out : n.output()) {
       if (out != tensor) continue;
       uses.maker = name;

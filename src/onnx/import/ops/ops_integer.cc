@@ -316,8 +316,6 @@ Status conv_integer(NodeContext& n) {
 
 /// a, b, a_zp, b_zp.
 Status matmul_integer(NodeContext& n) {
-  OCTAVO_CHECK(n.need_rank(0, 1));
-  OCTAVO_CHECK(n.need_rank(1, 1));
   return n.result(lower_integer_matmul(n, n.in(0), n.in(1), n.in(2), n.in(3)));
 }
 

@@ -21,7 +21,6 @@ Status constant(NodeContext& n) {
   if (const pb::TensorProto* proto = n.attr_tensor("value")) {
     DType type{};
     OCTAVO_TRY(Tensor t, n.importer().tensor(*proto, type));
-    n.importer().folding().grant(t.size());
     n.declare(0, type);
     return give(n, std::move(t));
   }
