@@ -74,7 +74,11 @@ NodeId Graph::add_node(Node node, const std::vector<TensorType>& types, const st
     values_.push_back(std::move(v));
   }
   nodes_.push_back(std::move(node));
-  users_valid_ = false;
+  if (notes_.on) {
+    note(id);
+    notes_.suspects.push_back(id);  // until somebody reads it
+  }
+  touch();
   return id;
 }
 
@@ -132,22 +136,7 @@ void Graph::replace_uses(ValueId from, ValueId to, bool join_origin) {
     node(new_producer).origin.insert(node(old_producer).origin.begin(), node(old_producer).origin.end());
   }
   if (value(to).name.empty()) value(to).name = value(from).name;
-  users_valid_ = false;
-}
-
-const std::vector<std::pair<NodeId, int>>& Graph::users(ValueId v) const {
-  if (!users_valid_ || users_.size() != values_.size()) {
-    users_.assign(values_.size(), {});
-    for (NodeId id = 0; id < node_capacity(); ++id) {
-      const Node& n = node(id);
-      if (n.dead) continue;
-      for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
-        if (n.inputs[slot] != kNone) users_[static_cast<std::size_t>(n.inputs[slot])].emplace_back(id, static_cast<int>(slot));
-      }
-    }
-    users_valid_ = true;
-  }
-  return users_[static_cast<std::size_t>(v)];
+  touch();
 }
 
 int Graph::output_uses(ValueId v) const {
@@ -223,21 +212,6 @@ std::vector<NodeId> Graph::order() const {
     visit_all(counts);
   }
   return result;
-}
-
-int Graph::remove_dead() {
-  std::vector<char> live(nodes_.size(), 0);
-  for (const NodeId id : order()) live[static_cast<std::size_t>(id)] = 1;
-  int removed = 0;
-  for (NodeId id = 0; id < node_capacity(); ++id) {
-    if (live[static_cast<std::size_t>(id)] == 0 && !node(id).dead) {
-      node(id).dead = true;
-      node(id).payload = {};
-      ++removed;
-    }
-  }
-  if (removed) users_valid_ = false;
-  return removed;
 }
 
 ValueId add_inferred(Graph& g, Op op, std::vector<ValueId> inputs, Attrs attrs, std::set<std::string> origin,

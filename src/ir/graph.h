@@ -87,6 +87,13 @@ struct OutputSize {
   bool operator==(const OutputSize&) const = default;
 };
 
+/// What may have changed between two calls of Graph::settle: all nodes and values that were handed out for editing, with new and removed nodes.
+struct Edits {
+  bool all = false;  ///< anything may have; the lists say nothing
+  std::vector<NodeId> nodes;
+  std::vector<ValueId> values;
+};
+
 /// Owns nodes and values; ids are stable, dead entries stay until `compact`. Nodes are stored in any order; use `order()`.
 class Graph {
  public:
@@ -98,9 +105,15 @@ class Graph {
   std::vector<OutputSize> sizes;          ///< of outputs whose extents data decide
 
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
-  [[nodiscard]] Node& node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] Node& node(NodeId id) {
+    if (notes_.on) note(id);
+    return nodes_[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
-  [[nodiscard]] Value& value(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] Value& value(ValueId id) {
+    if (notes_.on) note_value(id);
+    return values_[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] NodeId node_capacity() const { return static_cast<NodeId>(nodes_.size()); }
   [[nodiscard]] ValueId value_capacity() const { return static_cast<ValueId>(values_.size()); }
   [[nodiscard]] const Node& producer(ValueId v) const { return node(value(v).producer); }
@@ -131,13 +144,34 @@ class Graph {
   /// Live nodes, producers first; deterministic (depth first: the counts of ir/output_sizes.h, then the outputs, in operand order).
   [[nodiscard]] std::vector<NodeId> order() const;
   /// Call after editing Node::inputs directly.
-  void touch() { users_valid_ = false; }
+  void touch();
+
+  /// Between `note_edits(true)` and `note_edits(false)` the graph notes what is handed out for editing. `settle` then does what touch() and remove_dead() do, at a
+  /// cost in proportion to the edits instead of to the graph, and says what they were. References from before the last `settle` or `drop_edits` must not be written through.
+  void note_edits(bool on);
+  [[nodiscard]] Edits settle();
+  void drop_edits();  ///< forgets what was noted: it was only read
 
  private:
+  void note(NodeId id);
+  void note_value(ValueId id);
+  void find_users() const;  ///< of all values
+  void read_again() const;  ///< brings users_ up to date with the inputs of the noted nodes
+  void remove(NodeId id);   ///< a node that nobody reads
+  struct Notes {
+    bool on = false;
+    bool stale = false;  ///< users_ does not know the noted nodes' inputs yet
+    Edits edits;
+    std::vector<char> node, value;           ///< is it in `edits`?
+    std::vector<std::vector<ValueId>> read;  ///< of each node: the inputs that users_ knows
+    std::vector<NodeId> suspects;            ///< may have lost their last reader
+    std::vector<ValueId> outputs;            ///< of the graph, at the last `settle`
+  };
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   mutable std::vector<std::vector<std::pair<NodeId, int>>> users_;
   mutable bool users_valid_ = false;
+  mutable Notes notes_;
 };
 
 /// Output type of a node from its inputs and attributes (static shapes); the single definition used by import, verifier and rewrites.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
+#include <utility>
 
 namespace octavo::ir {
 namespace {
@@ -70,19 +72,48 @@ bool gives_back(const Quantizer& q) {
 
 class Propagation {
  public:
-  explicit Propagation(const Graph& g) : g_(g) { grids_.of.resize(idx(g.value_capacity())); }
+  Propagation(const Graph& g, Grids& grids) : g_(g), grids_(grids) { grids_.of.resize(idx(g.value_capacity())); }
 
-  Grids run() {
-    for (const NodeId id : g_.order()) {
+  void run() {
+    for (const NodeId id : g_.order()) find(id);
+  }
+
+  void update(const Edits& edits) {
+    for (const NodeId id : edits.nodes) {
       const Node& n = g_.node(id);
-      if (n.outputs.size() != 1) continue;
-      Grid grid = of(n);
-      if (grid) grids_.of[idx(n.outputs[0])] = collapse_axis(*grid);
+      for (const ValueId v : n.outputs) {
+        if (n.dead) grids_.of[idx(v)].reset();
+        readers(v);  // they may read a constant's elements, too
+      }
+      if (!n.dead) open_.insert(id);
     }
-    return std::move(grids_);
+    for (const ValueId v : edits.values) {
+      if (!g_.producer(v).dead) open_.insert(g_.value(v).producer);
+      readers(v);
+    }
+    while (!open_.empty()) {
+      const NodeId id = *open_.begin();
+      open_.erase(open_.begin());
+      if (find(id)) readers(g_.node(id).outputs[0]);
+    }
   }
 
  private:
+  /// Whether the grid of the node's result changed.
+  bool find(NodeId id) {
+    const Node& n = g_.node(id);
+    if (n.outputs.size() != 1) return false;
+    Grid grid = of(n);
+    if (grid) grid = collapse_axis(*grid);
+    Grid& known = grids_.of[idx(n.outputs[0])];
+    if (known == grid) return false;
+    known = std::move(grid);
+    return true;
+  }
+  void readers(ValueId v) {
+    for (const auto& [user, slot] : g_.users(v)) open_.insert(user);
+  }
+
   const Quantizer* in(const Node& n, std::size_t i) const { return i < n.inputs.size() ? grids_.get(n.inputs[i]) : nullptr; }
   const Shape& shape(const Node& n, std::size_t i) const { return g_.type(n.inputs[i]).shape; }
   const TensorType& out(const Node& n) const { return g_.type(n.outputs[0]); }
@@ -267,13 +298,23 @@ class Propagation {
   }
 
   const Graph& g_;
-  Grids grids_;
+  Grids& grids_;
+  std::set<NodeId> open_;  ///< to be looked at again
 };
 
 }  // namespace
 
 Grids find_grids(const Graph& g) {
-  return Propagation(g).run();
+  Grids grids;
+  Propagation(g, grids).run();
+  return grids;
+}
+
+void update_grids(const Graph& g, const Edits& edits, Grids& grids) {
+  if (edits.all)
+    grids = find_grids(g);
+  else
+    Propagation(g, grids).update(edits);
 }
 
 float grid_min(const Quantizer& q) {

@@ -22,6 +22,8 @@ struct Grids {
   }
 };
 [[nodiscard]] Grids find_grids(const Graph& g);
+/// Brings the grids of a graph before these edits up to date, at a cost in proportion to the edits and to the grids that they change.
+void update_grids(const Graph& g, const Edits& edits, Grids& grids);
 
 /// The smallest and largest value a per-tensor grid can hold.
 [[nodiscard]] float grid_min(const Quantizer& q);

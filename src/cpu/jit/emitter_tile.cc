@@ -26,17 +26,16 @@ constexpr int kValuesAhead = 12;
 }  // namespace
 
 int Emitter::width() const {
-  int most = 0;
-  const int n = static_cast<int>(e_.code.size());
-  for (int i = 0; i < n; ++i) {
-    int live = 0;
-    for (int v = 0; v <= i; ++v) {
-      if (is_imm(e_.code[static_cast<std::size_t>(v)].op)) continue;
-      const auto& u = uses_[static_cast<std::size_t>(v)];
-      if (!u.empty() && u.back() > i) ++live;
-    }
-    most = std::max(most, live);
+  const std::size_t n = e_.code.size();
+  std::vector<int> change(n + 1, 0);  // of how many are live, from one instruction to the next
+  for (std::size_t v = 0; v < n; ++v) {
+    const auto& u = uses_[v];
+    if (is_imm(e_.code[v].op) || u.empty() || u.back() <= static_cast<int>(v)) continue;
+    ++change[v];
+    --change[std::min(static_cast<std::size_t>(u.back()), n)];
   }
+  int most = 0, live = 0;
+  for (const int by : change) most = std::max(most, live += by);
   return most;
 }
 

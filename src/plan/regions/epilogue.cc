@@ -308,16 +308,17 @@ Status EpilogueBuilder::compute(const Node& node) {
 int EpilogueBuilder::constant_load(const ir::Tensor& t) {
   const int k = constant_(t);
   const auto values = t.data<float>();
-  if (std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }))
-    constant_loads_[k] = std::all_of(values.begin(), values.end(), [](float v) { return v > 0; });
+  if (std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) {
+    const auto all_positive = std::all_of(values.begin(), values.end(), [](float v) { return v > 0; });
+    if (constant_loads_.try_emplace(k, all_positive).second) known_.clear();  // an earlier load of it may be known now
+  }
   return k;
 }
 
 EpilogueBuilder::Known EpilogueBuilder::known_of(int value) const {
-  std::vector<Known> known;
-  for (int v = 0; v <= value; ++v) {
-    const program::Instr& i = program.code[static_cast<std::size_t>(v)];
-    const auto arg = [&](std::size_t k) -> const Known& { return known[static_cast<std::size_t>(i.args[k])]; };
+  for (std::size_t v = known_.size(); v <= static_cast<std::size_t>(value); ++v) {  // instructions are only added
+    const program::Instr& i = program.code[v];
+    const auto arg = [&](std::size_t k) -> const Known& { return known_[static_cast<std::size_t>(i.args[k])]; };
     Known is;
     for (std::size_t k = 0; k < program::info(i.op).operands.size(); ++k)
       is.number = is.number && arg(k).number;  // bits of a NaN too
@@ -350,9 +351,9 @@ EpilogueBuilder::Known EpilogueBuilder::known_of(int value) const {
         break;
       default: break;
     }
-    known.push_back(is);
+    known_.push_back(is);
   }
-  return known[static_cast<std::size_t>(value)];
+  return known_[static_cast<std::size_t>(value)];
 }
 
 /// A float as an integer of 8 or 16 bits: towards zero, saturating, NaN is 0; as a float again.

@@ -94,6 +94,7 @@ class EpilogueBuilder {
 
   std::map<ir::ValueId, State> states_;
   std::map<int, bool> constant_loads_;  ///< float operands of the program that are constants: are all elements above 0?
+  mutable std::vector<Known> known_;    ///< of the program's first values
 };
 
 }  // namespace octavo::plan
