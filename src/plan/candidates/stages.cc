@@ -50,15 +50,14 @@ LinkKind link_kind(const Stage& a, const Stage& b) {
 /// Which regions read and write each buffer.
 class Uses {
  public:
-  explicit Uses(const Plan& plan) : plan_(plan) {
-    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-      const Region& r = plan.regions[i];
-      for (std::size_t s = 0; s < r.stages.size(); ++s) {
-        for (std::size_t k = 0; k < region::input_count(r.stages[s]); ++k)
-          readers_[region::input_of(r.stages[s], k).buffer].insert(i);
-        for (std::size_t j = 0; j < r.stages[s].stores.size(); ++j) stores_[r.stages[s].stores[j].buffer].push_back({i, {s, j}});
-      }
+  explicit Uses(const Plan& plan) : Uses(plan, nullptr) {}
+  /// Of the buffers alone that one region stores to: asked for each pair that is joined.
+  static Uses of_results(const Plan& plan, const Region& r) {
+    std::set<BufferId> stored;
+    for (const Stage& s : r.stages) {
+      for (const TensorRef& t : s.stores) stored.insert(t.buffer);
     }
+    return {plan, &stored};
   }
 
   /// Region `i` and the store where all of what is in the buffer is made.
@@ -88,6 +87,23 @@ class Uses {
   }
 
  private:
+  Uses(const Plan& plan, const std::set<BufferId>* only) : plan_(plan) {
+    const auto wanted = [only](BufferId b) { return only == nullptr || only->contains(b); };
+    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+      const Region& r = plan.regions[i];
+      for (std::size_t s = 0; s < r.stages.size(); ++s) {
+        for (std::size_t k = 0; k < region::input_count(r.stages[s]); ++k) {
+          const BufferId read = region::input_of(r.stages[s], k).buffer;
+          if (wanted(read)) readers_[read].insert(i);
+        }
+        for (std::size_t j = 0; j < r.stages[s].stores.size(); ++j) {
+          const BufferId stored = r.stages[s].stores[j].buffer;
+          if (wanted(stored)) stores_[stored].push_back({i, {s, j}});
+        }
+      }
+    }
+  }
+
   const Plan& plan_;
   std::map<BufferId, std::set<std::size_t>> readers_;
   std::map<BufferId, std::vector<Maker>> stores_;
@@ -216,7 +232,7 @@ bool in_row_tiles(const Stage& s) {
 }
 
 Region joined(Plan& plan, const Link& link) {
-  return chained(plan, link, Uses(plan));
+  return chained(plan, link, Uses::of_results(plan, plan.regions[link.first]));
 }
 
 Reasons refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
