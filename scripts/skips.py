@@ -5,6 +5,7 @@ characters. A test of such a line is skipped exactly where one of its needs is n
 "last WORD: TEXT" says when and by what tests that need WORD last ran, where CI has no such machine.
 Used by test_summary.py. Alone it prints what this machine has: skips.py [BUILD_DIR]
 """
+import collections
 import ctypes
 import dataclasses
 import importlib.util
@@ -82,9 +83,10 @@ class Line:
 
     def __post_init__(self):
         self.expression = re.compile(re.escape(self.pattern).replace(r"\*", ".*"))
+        self.beginning = self.pattern.partition("*")[0]  # most names have another one: looked at first, as it takes a tenth of the time
 
     def matches(self, name):
-        return self.expression.fullmatch(name) is not None
+        return name.startswith(self.beginning) and self.expression.fullmatch(name) is not None
 
     def __str__(self):
         return f"{self.count} {'+'.join(self.needs)} {self.pattern}"
@@ -135,9 +137,9 @@ def compare(results, lines, machine, whole):
         elif kind == "passed" and unmet:
             why = "its line says that it never runs" if "never" in unmet else f"this machine does not meet {', '.join(unmet)}"
             wrong.append(f"{name} passed, though {why}: it tested nothing, or its line in tests/skips.txt is wrong")
-    names = [name for name, _, _ in results]
+    names = collections.Counter(name for name, _, _ in results)
     for line in lines if whole else []:
-        n = sum(line.matches(name) for name in names)
+        n = sum(count for name, count in names.items() if line.matches(name))
         if n < line.count:
             wrong.append(f'{line.count - n} of the {line.count} tests of the line "{line}" are missing: neither passed nor skipped')
         elif n > line.count:

@@ -34,6 +34,7 @@ from tritonclient.utils import InferenceServerException  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QDQ, FP32 = ROOT / "examples/digits/digits_qdq.onnx", ROOT / "examples/digits/digits_fp32.onnx"
 SHAPE = (1, 16, 16)
+WITHOUT_COLLECTOR = pathlib.Path(__file__).with_name("without_collector.py")
 TOKEN = "only-the-tests-know-this"  # of those who may load and unload
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 REQUESTS = int(os.environ.get("OCTAVO_SERVE_REQUESTS", "300"))
@@ -41,14 +42,14 @@ MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "300"))
 
 
 class Running:
-    """A server process; its ports are those that it says."""
+    """A server process; its ports are those that it says. It runs without the collector of cycles, and at its end it must have left none (without_collector.py)."""
 
     def __init__(self, *arguments):
         self.folder = tempfile.TemporaryDirectory()
         tokens = pathlib.Path(self.folder.name) / "repository-tokens"
         tokens.write_text(TOKEN)
         more = [] if "--repository-token-file" in arguments else ["--repository-token-file", str(tokens)]
-        self.process = subprocess.Popen([sys.executable, "-m", "octavo", "serve", *map(str, arguments), "--port", "0", "--grpc-port", "0",
+        self.process = subprocess.Popen([sys.executable, WITHOUT_COLLECTOR, "serve", *map(str, arguments), "--port", "0", "--grpc-port", "0",
                                          "--effort", "0", "--threads", "1", *more], stderr=subprocess.PIPE, text=True)
         self.said = []
         for line in self.process.stderr:
@@ -83,12 +84,31 @@ class Running:
         code = self.process.wait(60)
         return code
 
+    def cycles(self):
+        """What only the collector of cycles would free: {"kinds": {NAME: COUNT}, "bytes": BYTES}."""
+        before, end = len(self.said), time.monotonic() + 30
+        self.process.send_signal(signal.SIGUSR1)
+        while time.monotonic() < end:
+            for line in self.said[before:]:
+                if line.startswith("cycles: "):
+                    return json.loads(line[8:])
+            time.sleep(0.01)
+        raise AssertionError("the server does not say what it holds")
+
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None and self.process.poll() is None:
+                found = self.cycles()
+                assert not found["kinds"] and found["bytes"] < 1 << 20, json.dumps(found)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            self._end()
+
+    def _end(self):
         self.process.wait(30)
         self.folder.cleanup()
 

@@ -97,6 +97,8 @@ class Batcher:
             one.done = None
             self._drop(one)
             raise
+        finally:
+            del future  # the error that it holds holds this frame
 
     def submit(self, inputs: Arrays, rows: int, done: Done, seat: Optional[Seat] = None) -> Waiting:
         """`done` is called later, from the loop. `seat`: one of this batcher's, which holds the input; it must stay until then. Raises Busy, Unavailable."""

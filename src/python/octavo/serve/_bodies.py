@@ -3,6 +3,7 @@ held for clients, whatever holds them: bodies, what is decompressed or decoded f
 import asyncio
 import contextlib
 import re
+import weakref
 import zlib
 from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Tuple
 
@@ -22,15 +23,17 @@ _NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Incoming:
-    """A body on its way into its memory. `ended`: called when it is whole, refused, or its connection is gone, perhaps more than once. `cycle`: the request and
-    its answer as uvicorn knows them; on the short way that is this object, with the attributes that uvicorn's protocol reads and sets. `seats`: boards whose
-    rows the binary data behind the JSON part are received into; without them all is in one piece of memory."""
-    __slots__ = ("size", "json", "at", "cycle", "ended", "counted", "refused", "seats", "seat", "asked", "response_complete", "disconnected", "keep_alive",
-                 "more_body", "_bodies", "_text", "_memory", "_raw")
+    """A body on its way into its memory. `ended`: called when it is whole, refused, or its connection is gone, perhaps more than once. `cycle`: a weak
+    reference to the request and its answer as uvicorn knows them, which hold this object; None on the short way, where that is this object, with the attributes
+    that uvicorn's protocol reads and sets. `seats`: boards whose rows the binary data behind the JSON part are received into; without them all is in one piece
+    of memory."""
+    __slots__ = ("size", "json", "at", "cycle", "forgotten", "ended", "counted", "refused", "seats", "seat", "asked", "response_complete", "disconnected",
+                 "keep_alive", "more_body", "_bodies", "_text", "_memory", "_raw")
 
     def __init__(self, bodies: "Bodies", size: int, json: int) -> None:
         self.size, self.json, self.at, self.counted = size, json, 0, -1
-        self.cycle: Any = self
+        self.cycle: "Optional[weakref.ref[Any]]" = None
+        self.forgotten = False
         self.ended: Callable[[], None] = nothing
         self.asked = self.response_complete = self.disconnected = False
         self.keep_alive = self.more_body = True
@@ -116,7 +119,10 @@ class Incoming:
         self.counted = max(self.counted, 0) + count
 
     def wanted(self) -> bool:
-        return self.refused is None and not self.cycle.response_complete and not self.cycle.disconnected
+        if self.refused is not None or self.forgotten:
+            return False
+        cycle = self if self.cycle is None else self.cycle()
+        return cycle is not None and not cycle.response_complete and not cycle.disconnected
 
     def parts(self) -> Tuple[Any, Any]:
         """The JSON part and the binary data behind it, of a whole body whose JSON part has the size that was declared."""
@@ -142,6 +148,10 @@ class Incoming:
             self.seat.owner = None
         return self.seat
 
+    def _gone(self) -> bool:
+        cycle = self if self.cycle is None else self.cycle()
+        return cycle is None or bool(cycle.disconnected)
+
     async def whole(self) -> Any:
         """Waits for all of it."""
         changed = asyncio.Event()
@@ -150,14 +160,14 @@ class Incoming:
         late = asyncio.get_running_loop().call_later(self._bodies.settings.body_timeout, self.late)
         try:
             while self.refused is None and self.at < self.size:
-                if self.cycle.disconnected:
+                if self._gone():
                     raise ClientDisconnect
                 await changed.wait()
                 changed.clear()
         finally:
             late.cancel()
         if self.refused is not None:
-            raise self.refused
+            raise self.refused.again()
         return self._memory
 
     def refuse(self, error: ServeError) -> None:
@@ -173,6 +183,7 @@ class Incoming:
             self._bodies.count(self, -self.counted)
             self.counted = -1
         self.leave()
+        self.forgotten, self.ended, self._text = True, nothing, b""
         raw, self._raw, self._memory = self._raw, None, None
         if reuse and raw is not None:
             self._bodies.give_back(raw)

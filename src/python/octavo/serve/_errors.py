@@ -6,6 +6,11 @@ class ServeError(Exception):
     status = 500
     code = "INTERNAL"
 
+    def again(self) -> "ServeError":
+        """The same without a traceback. A kept error must not be one that was raised: its traceback holds the frames it went through, and if one of them holds
+        it, requests and their data stay until the collector of cycles runs, which counts objects and not bytes."""
+        return type(self)(*self.args)
+
 
 class BadRequest(ServeError):
     """The request contradicts itself or the model: names, shapes, types, counts."""

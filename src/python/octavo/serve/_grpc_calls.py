@@ -210,7 +210,9 @@ class Unary(Call):
             if self.flag:
                 data = methods.bodies.inflated(self.encoding.decode("latin-1"), one.body() if one.size else b"", methods.most(), one.charge)
             if self.path == methods.infer:
-                self.asked = methods.infers.ask(one, self.lead, self._reply, data)
+                asked = methods.infers.ask(one, self.lead, self._reply, data)
+                if not self.finished:  # answered at once
+                    self.asked = asked
                 return
             if data is None:
                 data = bytes(one.body()) if one.size else b""
@@ -267,7 +269,7 @@ class Stream(Call):
         self._all = False
         connection.methods.whole.add(self)
         connection.session.hold(self.stream)
-        self._task = connection.task(self._run())
+        self._task: "Optional[asyncio.Task[None]]" = connection.task(self._run())
 
     def room(self, size: int) -> Any:
         return None
@@ -416,5 +418,6 @@ class Stream(Call):
         super().gone()
         self.connection.backlog.pop(self.stream, None)
         self._read.set()
-        if not self._task.done() and self._task is not asyncio.current_task():
-            self._task.cancel()
+        task, self._task = self._task, None  # a task that was cancelled holds the frames it stood in, and they hold this
+        if task is not None and not task.done() and task is not asyncio.current_task():
+            task.cancel()

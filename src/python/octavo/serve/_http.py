@@ -9,6 +9,7 @@ import asyncio
 import functools
 import re
 import socket
+import weakref
 from typing import Any, List, Optional
 
 import httptools
@@ -183,7 +184,7 @@ class _Parsed(HttpToolsProtocol):
         if size is not None:
             json = self._by_name.get(_JSON_LENGTH, b"")
             self.incoming = one = Incoming(self._bodies, size, int(json) if json.isdigit() and len(json) < 10 else 0)
-            one.cycle = self.cycle
+            one.cycle = weakref.ref(self.cycle)
             self.scope[INCOMING] = one  # type: ignore[literal-required]
 
     def _admitted(self) -> bool:

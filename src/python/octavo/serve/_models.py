@@ -1,6 +1,7 @@
 """Which models and versions are served: found on disk, loaded, replaced while requests run, and taken away."""
 import asyncio
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -107,7 +108,7 @@ class Version:
         only = first.inputs[0] if self.batched and not self.open_shapes and len(first.inputs) == 1 else None
         seats = Seats([self.most, *[int(d) for d in only["shape"][1:]]], dtype_of(only["dtype"]), settings.max_pending // 4) if only else None
         self.batcher = Batcher(engines, name=only["name"] if only else "", seats=seats, delay=settings.delay, instances=settings.instances, queue=settings.queue,
-                               timeout=settings.timeout, observe=lambda *run: metrics.observe_run(self.name, self.version, *run),
+                               timeout=settings.timeout, observe=functools.partial(metrics.observe_run, self.name, self.version),  # not this object: it holds the batcher
                                waiting=metrics.waiting(self.name, self.version), most=self.most if self.any_rows else 0, keyed=self.open_shapes)
 
     def rows_of(self, inputs: Arrays, datatypes: Dict[str, str]) -> int:

@@ -78,7 +78,7 @@ class Quick:
         call = _Call(self.service, one, reply)
         try:
             if one.refused is not None:
-                raise one.refused
+                raise one.refused.again()
             call.version = version = self.service.model(head.model, head.version)
             seat = one.seated(version.batcher.seats)
             known, inputs = self._read(one, head, call, seat)

@@ -102,9 +102,9 @@ def rows_of(request: Request, model: Version) -> int:
 
 
 def known_error(error: Exception) -> ServeError:
-    """An error as a client sees it; one of ours goes to the log."""
+    """An error as a client sees it, to be kept but not raised; one of ours goes to the log."""
     if isinstance(error, ServeError):
-        return error
+        return error.again()
     _log.exception("a request failed", exc_info=error)
     return internal(error)
 
