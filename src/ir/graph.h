@@ -157,7 +157,8 @@ class Graph {
   void note_value(ValueId id);
   void find_users() const;  ///< of all values
   void read_again() const;  ///< brings users_ up to date with the inputs of the noted nodes
-  void remove(NodeId id);   ///< a node that nobody reads
+  void read_again(NodeId id) const;
+  void remove(NodeId id);  ///< a node that nobody reads
   struct Notes {
     bool on = false;
     bool stale = false;  ///< users_ does not know the noted nodes' inputs yet

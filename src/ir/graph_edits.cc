@@ -94,46 +94,40 @@ void Graph::drop_edits() {
 void Graph::read_again() const {
   users_.resize(values_.size());
   notes_.read.resize(nodes_.size());
-  for (const NodeId id : notes_.edits.nodes) {
-    const Node& n = node(id);
-    const std::vector<ValueId> now = n.dead ? std::vector<ValueId>{} : n.inputs;
-    std::vector<ValueId>& known = notes_.read[idx(id)];
-    if (known == now) continue;
-    for (std::size_t slot = 0; slot < known.size(); ++slot) {
-      if (known[slot] == kNone) continue;
-      auto& readers = users_[idx(known[slot])];
-      readers.erase(std::lower_bound(readers.begin(), readers.end(), std::pair(id, static_cast<int>(slot))));
-      notes_.suspects.push_back(value(known[slot]).producer);
-    }
-    for (std::size_t slot = 0; slot < now.size(); ++slot) {
-      if (now[slot] == kNone) continue;
-      auto& readers = users_[idx(now[slot])];
-      const std::pair entry(id, static_cast<int>(slot));
-      readers.insert(std::lower_bound(readers.begin(), readers.end(), entry), entry);
-    }
-    known = now;
-  }
+  for (const NodeId id : notes_.edits.nodes) read_again(id);
   notes_.stale = false;
+}
+
+void Graph::read_again(NodeId id) const {
+  const Node& n = node(id);
+  const std::vector<ValueId> now = n.dead ? std::vector<ValueId>{} : n.inputs;
+  std::vector<ValueId>& known = notes_.read[idx(id)];
+  if (known == now) return;
+  for (std::size_t slot = 0; slot < known.size(); ++slot) {
+    if (known[slot] == kNone) continue;
+    auto& readers = users_[idx(known[slot])];
+    readers.erase(std::lower_bound(readers.begin(), readers.end(), std::pair(id, static_cast<int>(slot))));
+    notes_.suspects.push_back(value(known[slot]).producer);
+  }
+  for (std::size_t slot = 0; slot < now.size(); ++slot) {
+    if (now[slot] == kNone) continue;
+    auto& readers = users_[idx(now[slot])];
+    const std::pair entry(id, static_cast<int>(slot));
+    readers.insert(std::lower_bound(readers.begin(), readers.end(), entry), entry);
+  }
+  known = now;
 }
 
 void Graph::remove(NodeId id) {
   note(id);
-  Node& n = nodes_[idx(id)];
-  n.dead = true;
-  n.payload = {};
-  for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
-    if (n.inputs[slot] == kNone) continue;
-    auto& readers = users_[idx(n.inputs[slot])];
-    readers.erase(std::lower_bound(readers.begin(), readers.end(), std::pair(id, static_cast<int>(slot))));
-    notes_.suspects.push_back(std::as_const(*this).value(n.inputs[slot]).producer);
-  }
-  notes_.read[idx(id)].clear();
+  nodes_[idx(id)].dead = true;
+  nodes_[idx(id)].payload = {};
+  read_again(id);
 }
 
 Edits Graph::settle() {
   if (notes_.edits.all) {
-    remove_dead();
-    note_edits(true);
+    if (remove_dead() == 0) note_edits(true);
     notes_.edits.all = false;
     return {.all = true, .nodes = {}, .values = {}};
   }

@@ -153,10 +153,18 @@ class Session {
   void message(std::int32_t id, nb::handle parts) {
     Stream* s = find(id);
     if (s == nullptr || s->ended) return;
-    const std::size_t begin = s->out.size();
-    std::size_t needed = begin + 5;
+    std::size_t needed = 5;
     for (nb::handle part : nb::borrow<nb::sequence>(parts)) needed += Bytes(part).size();
-    if (begin == 0) s->out.reserve(needed);  // growing would take up to twice as much, and more where nobody reads
+    // A string that grows, by append() or reserve(), takes twice what it had: for large messages, which may never be read, it is made anew.
+    const std::size_t left = s->out.size() - s->at;
+    if (needed >= left && s->out.size() + needed > s->out.capacity()) {
+      std::string out;
+      out.reserve(left + needed);
+      out.append(s->out, s->at);
+      s->out.swap(out);
+      s->at = 0;
+    }
+    const std::size_t begin = s->out.size();
     s->out.append(5, '\0');
     for (nb::handle part : nb::borrow<nb::sequence>(parts)) s->out.append(Bytes(part).text());
     const std::size_t size = s->out.size() - begin - 5;

@@ -167,6 +167,7 @@ class Batcher:
         except ValueError:
             return False  # it runs already
         self._count(one, -max(one.rows, 1))
+        one.inputs = {}  # it stays in _unanswered for a while
         self._settled()
         return True
 
@@ -290,6 +291,8 @@ class Batcher:
 
     def _finish(self, job: _Job, done: "concurrent.futures.Future[Any]") -> None:
         self._running -= 1
+        for one in job.batch:
+            one.inputs = {}  # it stays in _unanswered for a while
         self._dispatch()  # before the answers are written: the engine is free
         error = done.exception()
         if error is None:

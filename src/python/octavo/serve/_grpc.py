@@ -65,16 +65,19 @@ class _Calls:
         return pb.RepositoryModelUnloadResponse()
 
     async def stream_infer(self, data: bytes, charge: Charge) -> Tuple[List[Any], bool]:
-        """One message of a stream: an error is its answer."""
-        request: Any = None
+        """One message of a stream: an error is its answer. What is waited with is the tensors alone, not the messages that they came in."""
+        name = ""
         try:
             request = decode(pb.ModelInferRequest, data)
+            del data
+            name, raw_inputs = request.id, bool(request.raw_input_contents)
             parsed = parse(request, request.raw_input_contents)
+            del request
             charge(parsed.made)
-            text, raw = render(await self._service.infer(parsed, "grpc"), bool(request.raw_input_contents))
+            text, raw = render(await self._service.infer(parsed, "grpc"), raw_inputs)
         except Exception as e:
             error = known_error(e)
-            failed = pb.ModelInferResponse(id=request.id if request is not None else "")
+            failed = pb.ModelInferResponse(id=name)
             return [pb.ModelStreamInferResponse(error_message=str(error), infer_response=failed).SerializeToString()], True
         response = b"".join(joined(text, raw))
         return [pb.ModelStreamInferResponse(infer_response=pb.ModelInferResponse.FromString(response)).SerializeToString()], False

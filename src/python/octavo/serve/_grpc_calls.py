@@ -362,7 +362,9 @@ class Stream(Call):
             if flag:
                 data = bodies.inflated(self.encoding.decode("latin-1"), data, methods.most(), charge)
             charge(len(data))
-            parts, failed = await self._handler(data, charge)
+            answer = self._handler(data, charge)
+            del data  # from here on it is the handler's
+            parts, failed = await answer
         finally:
             bodies.hold(-made)
         if self.finished:
@@ -370,7 +372,8 @@ class Stream(Call):
         self._held -= size
         bodies.hold(-size)
         session.consume(self.stream, size)
-        session.message(self.stream, parts)
+        session.message(self.stream, parts)  # a copy, which is charged until it was read
+        del parts
         connection.flush()
         if self.finished or not self._charge_answer():
             return
