@@ -143,6 +143,19 @@ def test_streams_end_in_time(server, name):
         assert long.code(1)[0] == 4 and "lasted 4 s" in long.code(1)[1] and long.read(1)[1]
 
 
+def test_calls_that_are_refused_and_reset_in_one_read(server):
+    """Nothing is sent for them any more; what the connection remembered of them goes with it."""
+    for _ in range(10):
+        raw = socket.create_connection(("127.0.0.1", server.grpc_port))
+        raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Http2.frame(4, 0, 0, b""))
+        raw.recv(100)
+        raw.sendall(Http2.frame(4, 1, 0, b"") + Http2.head(Http2, 1, INFER) + Http2.data(Http2, 1, bytes([7] * 60), 1000, end=False) + Http2.frame(RST, 0, 1, struct.pack(">I", 8)))
+        time.sleep(0.02)
+        raw.close()
+    time.sleep(0.2)
+    assert server.cycles() == {"kinds": {}, "bytes": 0}
+
+
 def test_streams_end_after_so_many_messages(name):
     """Of a server that gives them time, because a machine with other work may need more than 4 s for 150."""
     data = framed(message(name, picture(0)))

@@ -82,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unread.resumed()  # type: ignore[union-attr]
         for stream in list(self._calls):
             self._drop(stream)
+        self._answered.clear()  # calls hold their connection
+        self._direct = self._into = None
         self.methods.all.pop(self, None)
         self.methods.quiet.drop(self)
         self._leave()
