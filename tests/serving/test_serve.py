@@ -106,11 +106,8 @@ class Running:
         finally:
             if self.process.poll() is None:
                 self.process.kill()
-            self._end()
-
-    def _end(self):
-        self.process.wait(30)
-        self.folder.cleanup()
+            self.process.wait(30)
+            self.folder.cleanup()
 
 
 @pytest.fixture(scope="module")

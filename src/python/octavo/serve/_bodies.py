@@ -121,8 +121,12 @@ class Incoming:
     def wanted(self) -> bool:
         if self.refused is not None or self.forgotten:
             return False
-        cycle = self if self.cycle is None else self.cycle()
-        return cycle is not None and not cycle.response_complete and not cycle.disconnected
+        request = self._request()
+        return request is not None and not request.response_complete and not request.disconnected
+
+    def _request(self) -> Any:
+        """The request and its answer as uvicorn's protocol knows them; None: they are gone."""
+        return self if self.cycle is None else self.cycle()
 
     def parts(self) -> Tuple[Any, Any]:
         """The JSON part and the binary data behind it, of a whole body whose JSON part has the size that was declared."""
@@ -148,10 +152,6 @@ class Incoming:
             self.seat.owner = None
         return self.seat
 
-    def _gone(self) -> bool:
-        cycle = self if self.cycle is None else self.cycle()
-        return cycle is None or bool(cycle.disconnected)
-
     async def whole(self) -> Any:
         """Waits for all of it."""
         changed = asyncio.Event()
@@ -160,7 +160,8 @@ class Incoming:
         late = asyncio.get_running_loop().call_later(self._bodies.settings.body_timeout, self.late)
         try:
             while self.refused is None and self.at < self.size:
-                if self._gone():
+                request = self._request()
+                if request is None or request.disconnected:
                     raise ClientDisconnect
                 await changed.wait()
                 changed.clear()
