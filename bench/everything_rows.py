@@ -91,6 +91,7 @@ def other_steps(cpus):
     """Pages of their own, whose records have the names that they always had: of the machine with AVX-512 VNNI and two cores."""
     packages = ("ddddocr", "magika", "silero_vad", "nudenet")
     steps = [Step("dynamic-products", 9, 5, "dynamic_products.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "0.05", "--work", "{work}/dynamic"], PEERS),
+             Step("weight-codes", 9, 9, "weight_codes.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "0.1", "--work", "{work}/weight-codes"], PEERS),
              Step("neighbours-2", 9, 10, "neighbours.py", ["--cores", "2", "--loads", "0,1,2,4", "--seconds", "0.3", "--models", "{work}/neighbours"], PEERS, True),
              Step("packaged", 9, 12, "packaged.py", ["--threads", "1,2", "--rounds", "{rounds}", "--seconds", "{seconds}", "--work", "{work}/packaged"], (*PEERS, *packages))]
     text = ["--requests", "3000", "--layers", "2", "--work", "{work}"]

@@ -50,7 +50,7 @@ def schema(root):
                       "candidates": {**listed(candidate), "minItems": 1}})
     tensors = listed({"$ref": "#/$defs/tensor"})
     stage = thing({"anchor": TEXT, "shape": listed(COUNT), "program": TEXT, "inputs": tensors, "outputs": tensors},
-                  {"weights": {"$ref": "#/$defs/tensor"}})
+                  {"weights": {"$ref": "#/$defs/tensor"}, "weight_codes": thing({"bits": COUNT, "rows_of_a_scale": COUNT})})
     alternative = thing({"tactic": TEXT, "reason": TEXT, "reasons": REASONS}, {"seconds": SECONDS, "estimate": SECONDS})
     region = thing({"index": COUNT, "name": TEXT, "onnx_nodes": TEXTS, "precision": TEXT, "tactic": TEXT, "key": TEXT, "reason": TEXT,
                     "reasons": REASONS, "macs": COUNT, "bytes": COUNT, "vector": {"type": "boolean"}, "reference": {"type": "boolean"}, "device": TEXT,

@@ -92,6 +92,7 @@ Tensor Tensor::reshaped(Shape shape) const {
   assert(count(shape) == size());
   Tensor t = *this;
   t.type_.shape = std::move(shape);
+  t.codes_.reset();
   return t;
 }
 

@@ -105,6 +105,8 @@ struct TensorType {
 };
 [[nodiscard]] std::string to_string(const TensorType& type);  ///< "f32[1,3,224,224]"
 
+struct BlockCodes;  // ir/block_codes.h
+
 /// A dense row-major tensor. Copies share the bytes; call `mutable_data` only on a tensor that nobody else holds.
 class Tensor {
  public:
@@ -130,7 +132,10 @@ class Tensor {
   [[nodiscard]] std::int64_t size() const { return count(type_.shape); }
   [[nodiscard]] bool empty() const { return bytes_ == nullptr; }
   [[nodiscard]] std::span<const std::byte> bytes() const { return {bytes_->data(), bytes_->size()}; }
-  [[nodiscard]] std::span<std::byte> mutable_bytes() { return {bytes_->data(), bytes_->size()}; }
+  [[nodiscard]] std::span<std::byte> mutable_bytes() {
+    forget_codes();
+    return {bytes_->data(), bytes_->size()};
+  }
 
   template <class T>
   [[nodiscard]] std::span<const T> data() const {
@@ -140,9 +145,14 @@ class Tensor {
   template <class T>
   [[nodiscard]] std::span<T> mutable_data() {
     assert(sizeof(T) == size_of(type_.dtype));
+    forget_codes();
     return {reinterpret_cast<T*>(bytes_->data()), static_cast<std::size_t>(size())};
   }
-  /// Same bytes under another shape with the same element count.
+  /// Of a matrix of floats, or of the weights of a 1x1 convolution, [columns, rows, 1, 1]: the codes that it was computed from; null: not known.
+  /// Kernels may keep the codes instead. They are forgotten when elements are written.
+  [[nodiscard]] const std::shared_ptr<const BlockCodes>& codes() const { return codes_; }
+  void set_codes(std::shared_ptr<const BlockCodes> codes) { codes_ = std::move(codes); }
+  /// Same bytes under another shape with the same element count; without codes.
   [[nodiscard]] Tensor reshaped(Shape shape) const;
   /// A private copy of the bytes.
   [[nodiscard]] Tensor clone() const;
@@ -154,8 +164,13 @@ class Tensor {
   [[nodiscard]] Tensor to_f32() const;
 
  private:
+  void forget_codes() {
+    if (codes_ != nullptr) codes_.reset();
+  }
+
   TensorType type_;
   std::shared_ptr<std::vector<std::byte>> bytes_;
+  std::shared_ptr<const BlockCodes> codes_;
 };
 
 [[nodiscard]] bool same_bytes(const Tensor& a, const Tensor& b);

@@ -192,6 +192,11 @@ class Reader {
     if (const Status facts = set_attributes(a, said); !facts) complain(facts.error().message);
     if (has(j, "weights")) a.weights = tensor(j["weights"]);
     if (has(j, "weight_zero")) a.weight_zero = integers<std::int32_t>(j, "weight_zero", -128, 255);
+    if (has(j, "weight_codes")) {
+      const json& c = j["weight_codes"];
+      a.weight_codes =
+          WeightCodes{static_cast<int>(integer(c, "bits", 2, 8)), integer(c, "block", 1, kMaxBytes), boolean(c, "one_zero")};
+    }
     a.integer = boolean(j, "integer");
     return a;
   }

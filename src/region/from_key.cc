@@ -8,12 +8,15 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 
+#include "ir/block_codes.h"
 #include "program/span.h"
 #include "region/key.h"
 #include "region/store_results.h"
 #include "region/unread.h"
+#include "region/weight_codes.h"
 
 namespace octavo::region {
 namespace {
@@ -180,6 +183,10 @@ class Reader {
         attributes[std::string(p.substr(0, equals))] = attribute(p.substr(equals + 1));
       } else if (p == "w" && i + 1 < parts.size()) {
         OCTAVO_TRY(s.anchor.weights, tensor(parts[++i], BufferKind::constant));
+      } else if (p.starts_with("codes")) {
+        s.anchor.weight_codes = parse_weight_codes(p);
+        if (!s.anchor.weight_codes) return bad(fmt::format("\"{}\" is not codes[BITS,BLOCK,ONE_ZERO]", p));
+        if (const Status ok = check_weight_codes(s.anchor); !ok) return bad(ok.error().message);
       } else if (taken(p, "zero")) {
         const auto count = bracketed(p, '[', ']');
         const auto n = count ? number<std::size_t>(*count) : std::nullopt;
@@ -382,6 +389,31 @@ class Reader {
       Buffer& b = plan_.buffers[static_cast<std::size_t>(id)];
       if (b.kind == BufferKind::constant) b.data = seeded_constant(type, b.bytes);
     }
+    for (const Stage& s : plan_.regions[0].stages) {
+      const region::Anchor& a = s.anchor;
+      if (a.weight_codes && a.weights && a.weights->dims.size() == 4)
+        plan_.buffers[static_cast<std::size_t>(a.weights->buffer)].data = seeded_weights(*a.weight_codes, a.weights->dims);
+    }
+  }
+
+  /// Weights [columns, rows, 1, 1] with their codes.
+  static ir::Tensor seeded_weights(const WeightCodes& as, const ir::Shape& dims) {
+    const std::int64_t columns = dims[0], rows = dims[1], blocks = (rows + as.block - 1) / as.block;
+    ir::BlockCodes codes{as.bits, as.block, seeded_constant(ir::DType::u8, columns * rows).reshaped({columns, rows}),
+                         seeded_constant(ir::DType::f32, columns * blocks * 4).reshaped({columns, blocks}),
+                         ir::Tensor(ir::DType::f32, {columns, blocks})};
+    ir::Tensor out(ir::DType::f32, {columns, rows, 1, 1});
+    float* to = out.mutable_data<float>().data();
+    std::uint8_t* code = codes.codes.mutable_data<std::uint8_t>().data();
+    const float* scale = codes.scales.data<float>().data();
+    for (std::int64_t j = 0; j < columns; ++j) {
+      for (std::int64_t i = 0; i < rows; ++i, ++code, ++to) {
+        *code &= static_cast<std::uint8_t>((1 << as.bits) - 1);
+        *to = static_cast<float>(*code) * scale[j * blocks + i / as.block];
+      }
+    }
+    out.set_codes(std::make_shared<const ir::BlockCodes>(std::move(codes)));
+    return out;
   }
 
   std::string_view key_, first_;

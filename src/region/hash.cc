@@ -46,6 +46,9 @@ class Digest {
     number(s.anchor.weights ? 1 : 0);
     if (s.anchor.weights) tensor(*s.anchor.weights);
     list(s.anchor.weight_zero);
+    if (const auto& codes = s.anchor.weight_codes) {
+      for (const std::int64_t n : {std::int64_t{codes->bits}, codes->block, std::int64_t{codes->one_zero ? 1 : 0}}) number(n);
+    }
     number(s.anchor.integer ? 1 : 0);
     list(s.space);
     word(program::print(s.program));

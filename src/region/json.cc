@@ -50,6 +50,7 @@ json anchor(const Anchor& a) {
   json out{{"op", ir::name_of(a.op)}, {"attrs", attrs}, {"inputs", tensors(a.inputs)}, {"integer", a.integer}};
   if (a.weights) out["weights"] = tensor(*a.weights);
   if (!a.weight_zero.empty()) out["weight_zero"] = a.weight_zero;
+  if (const auto& c = a.weight_codes) out["weight_codes"] = {{"bits", c->bits}, {"block", c->block}, {"one_zero", c->one_zero}};
   return out;
 }
 

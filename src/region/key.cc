@@ -9,6 +9,7 @@
 #include "region/stage_graph.h"
 #include "region/store_results.h"
 #include "region/unread.h"
+#include "region/weight_codes.h"
 
 namespace octavo::region {
 namespace {
@@ -106,6 +107,7 @@ std::string key(const Region& region, const Plan& plan) {
     for (const TensorRef& in : s.anchor.inputs) out += " " + read(in);
     if (s.anchor.weights) out += " w " + tensor(*s.anchor.weights, plan);
     if (!s.anchor.weight_zero.empty()) out += fmt::format(" zero[{}]", s.anchor.weight_zero.size());
+    if (s.anchor.weight_codes) out += " " + spelled(*s.anchor.weight_codes);
     out += " :" + skeleton(s.program);
     for (const Operand& o : s.operands) {
       out += ", " + read(o.ref);

@@ -8,7 +8,8 @@
 // further operands, stores. Layouts: nothing for dense row-major, "nhwc" for dense channels last, "c" for one element a channel,
 // strides in parentheses otherwise; "io:" for the caller's memory. Further stages follow " ; " (" || " when side by side); what a
 // stage reads of an earlier one is marked with its number, "stage0:u8[...]", and with that of the store where it is not the first.
-// Weights, scales, tables, names and addresses do not enter.
+// Weights, scales, tables, names and addresses do not enter; "codes[4,32,1]" behind weights says that they are the values of codes of 4 bits, 32
+// channels with a scale, all with one zero point (0: of several).
 //
 // The program is written as it would be for a machine with a stack: an operation takes the last values that nothing has taken yet.
 // Where it takes others, the indices of their instructions follow: "fma(3,4,4)". Loads and tables count from 0, "load_f@2" is out

@@ -71,6 +71,14 @@ struct Operand {
   std::vector<std::int64_t> div;  ///< empty: all 1. Integer nearest upsampling has its factors here.
 };
 
+/// What is known of the codes that constant float weights were computed from (ir/block_codes.h): kernels may keep these.
+struct WeightCodes {
+  int bits = 4;            ///< 2, 4 or 8
+  std::int64_t block = 1;  ///< input channels that share a scale
+  bool one_zero = true;    ///< all blocks have one zero point
+  bool operator==(const WeightCodes&) const = default;
+};
+
 /// The heavy operation of a stage. op == ir::Op::input means "none": the program reads operands only.
 ///   conv, conv_transpose: inputs[0] = x; a window of ir/facts.h (2-D: four pads). gemm is given as conv 1x1 on [M,K,1,1].
 ///     integer: x is u8 with per-tensor quantizer; `weights` is a constant buffer s8 [O, C/g, kh, kw] (conv_transpose: [C, O/g, kh, kw]);
@@ -88,6 +96,8 @@ struct Anchor {
   std::vector<TensorRef> inputs;
   std::optional<TensorRef> weights;       ///< constant
   std::vector<std::int32_t> weight_zero;  ///< empty: all 0; else one entry or one an output channel
+  std::optional<WeightCodes>
+      weight_codes;  ///< of a float product's weights, [O, C, 1, 1]. Their tensor has the codes while planning
   bool integer = false;
   /// The largest sum of |weight less its zero point| over a channel, where the weights are not there any more and kernels are made without them: what
   /// is packed of them is there already (Provider::restart).

@@ -14,6 +14,7 @@
 #include "region/sizes.h"
 #include "region/stage_graph.h"
 #include "region/store_results.h"
+#include "region/weight_codes.h"
 
 namespace octavo::region {
 namespace {
@@ -334,6 +335,9 @@ class Verifier {
         return bad("an integer anchor reads codes of a quantizer per tensor, or of a depthwise convolution's with one zero point");
       if (weighted && a.weights->dtype != ir::DType::s8)
         return bad(fmt::format("an integer anchor has {} weights, needs s8", ir::name_of(a.weights->dtype)));
+    }
+    if (a.weight_codes) {
+      if (const Status ok = check_weight_codes(a); !ok) return bad(ok.error().message);
     }
     const auto channels = s.space.size() > 1 ? s.space[1] : 0;
     if (!a.weight_zero.empty() && a.weight_zero.size() != 1 && static_cast<std::int64_t>(a.weight_zero.size()) != channels) {

@@ -34,7 +34,7 @@ std::int64_t macs_of(const region::Stage& stage) {
 
 }  // namespace
 
-Costs costs_of(const region::Region& region) {
+Costs costs_of(const region::Region& region, const region::Plan& plan) {
   Costs costs;
   std::map<std::tuple<region::BufferId, std::int64_t, bool>, std::int64_t> seen;  // a tensor read by two operands counts once
   const auto touch = [&](const TensorRef& ref, bool written, const std::vector<std::int64_t>& div = {}) {
@@ -51,6 +51,12 @@ Costs costs_of(const region::Region& region) {
       if (!forwarded(region, s, t)) touch(t, false);
     }
     if (stage.anchor.weights) touch(*stage.anchor.weights, false);
+    if (stage.anchor.weight_codes && !region.packed.empty()) {
+      std::int64_t packed = 0;
+      for (const region::BufferId id : region.packed) packed += plan.buffers[static_cast<std::size_t>(id)].bytes;
+      auto& bytes = seen[{stage.anchor.weights->buffer, stage.anchor.weights->offset, false}];
+      bytes = std::min(bytes, packed);
+    }
     for (const auto& operand : stage.operands) {
       if (!forwarded(region, s, operand.ref)) touch(operand.ref, false, operand.div);
     }
@@ -69,7 +75,7 @@ bool measured(const region::Plan& plan) {
 Totals totals_of(const region::Plan& plan) {
   Totals t;
   for (const auto& region : plan.regions) {
-    const Costs c = costs_of(region);
+    const Costs c = costs_of(region, plan);
     const bool vector = region.tactic.vector;
     ++t.regions;
     t.int8_regions += region.precision == region::Work::int8 ? 1 : 0;

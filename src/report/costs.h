@@ -10,13 +10,13 @@
 namespace octavo::report {
 
 /// Counts of one region. Bytes: every tensor read or written by its stages, weights included, each element once (broadcast and
-/// upsampled elements once, not once a use); what stays between the stages of one region is not counted.
+/// upsampled elements once, not once a use); of weights that a kernel keeps as codes, these. What stays between the stages of one region is not counted.
 struct Costs {
   std::int64_t macs = 0;  ///< of convolutions and matrix products; 0 for the rest
   std::int64_t bytes = 0;
   bool integer = false;  ///< the macs are 8-bit
 };
-[[nodiscard]] Costs costs_of(const region::Region& region);
+[[nodiscard]] Costs costs_of(const region::Region& region, const region::Plan& plan);
 
 /// Sums over a plan. `*_vector` is the part that vector kernels do.
 struct Totals {

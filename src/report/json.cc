@@ -50,6 +50,7 @@ json describe(const region::Stage& stage, const region::Plan& plan) {
   for (const auto& operand : stage.operands) j["inputs"].push_back(describe(operand.ref, plan));
   for (const auto& ref : stage.stores) j["outputs"].push_back(describe(ref, plan));
   if (stage.anchor.weights) j["weights"] = describe(*stage.anchor.weights, plan);
+  if (const auto& codes = stage.anchor.weight_codes) j["weight_codes"] = {{"bits", codes->bits}, {"rows_of_a_scale", codes->block}};
   return j;
 }
 
@@ -148,7 +149,7 @@ json document(const region::Plan& plan, const std::string& plan_hash, const std:
   }
   for (const std::size_t i : regions) {
     const auto& r = plan.regions[i];
-    const Costs costs = costs_of(r);
+    const Costs costs = costs_of(r, plan);
     json j = {{"index", i},
               {"name", r.name},
               {"onnx_nodes", r.onnx_nodes},

@@ -128,7 +128,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
   std::string out;
   for (const std::size_t i : regions) {
     const auto& r = plan.regions[i];
-    const Costs costs = costs_of(r);
+    const Costs costs = costs_of(r, plan);
     if (!out.empty()) out += '\n';
     out += fmt::format("region {}: {}\n", i, r.name);
     line(out, "precision", to_string(r.precision));
@@ -166,7 +166,12 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
         line(out, "reads",
              fmt::format("{}, {}{}", describe(ref), place(ref), from ? fmt::format(", from stage {}", from->stage) : ""));
       }
-      if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
+      if (stage.anchor.weights) {
+        const auto& codes = stage.anchor.weight_codes;
+        line(out, "weights",
+             describe(*stage.anchor.weights) +
+                 (codes ? fmt::format(", the values of codes of {} bits, {} with a scale", codes->bits, codes->block) : ""));
+      }
       for (const auto& operand : stage.operands) {
         const auto from = region::forwarded_from(r, s, operand.ref);
         line(out, "operand", describe(operand.ref) + (from ? fmt::format(", from stage {}", from->stage) : ""));

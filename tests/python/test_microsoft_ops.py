@@ -124,7 +124,7 @@ def agrees(kind, arrays, attributes, results, fixed=()):
             np.testing.assert_allclose(ours[output.name], expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("bits, block, zeros", [(4, 16, None), (4, 32, "packed"), (8, 32, "packed"), (8, 16, None), (4, 64, "float"), (2, 16, None)])
+@pytest.mark.parametrize("bits, block, zeros", [(4, 16, None), (4, 32, "packed"), (8, 32, "packed"), (8, 16, None), (4, 64, "float"), (2, 16, None), (4, 128, "packed")])
 def test_weights_of_a_few_bits(bits, block, zeros):
     k, n = 72, 7
     blocks = -(-k // block)

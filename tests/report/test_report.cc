@@ -164,15 +164,30 @@ TEST(Explain, PartsOfATensorSayWhichChannels) {
 
 TEST(Costs, CountsMacsAndBytes) {
   const auto p = plan();
-  const Costs conv = costs_of(p.regions[0]);
+  const Costs conv = costs_of(p.regions[0], p);
   EXPECT_EQ(conv.macs, 16 * 8 * 8 * 4 * 9);
   EXPECT_TRUE(conv.integer);
   EXPECT_EQ(conv.bytes, 4 * 64 + 16 * 4 * 9 + 16 * 4 + 16 * 16)
       << "what passes between the stages is not counted, nor is the bias twice";
-  const Costs up = costs_of(p.regions[1]);
+  const Costs up = costs_of(p.regions[1], p);
   EXPECT_EQ(up.macs, 16 * 4 * 4 * 2 * 4) << "each input element meets O * kh * kw weights";
   EXPECT_FALSE(up.integer);
   EXPECT_EQ(up.bytes, 4 * (256 + 128 + 128));
+}
+
+TEST(Costs, WeightsThatAKernelKeepsAsCodesCountAsThese) {
+  auto p = plan();
+  region::Region& r = p.regions[1];
+  const std::int64_t floats = costs_of(r, p).bytes;
+  r.stages[0].anchor.weight_codes = region::WeightCodes{4, 2, true};
+  EXPECT_EQ(costs_of(r, p).bytes, floats) << "nothing is packed";
+  for (const std::int64_t bytes : {40, 24}) {
+    r.packed.push_back(static_cast<region::BufferId>(p.buffers.size()));
+    p.buffers.push_back({.kind = region::BufferKind::constant, .bytes = bytes});
+  }
+  EXPECT_EQ(costs_of(r, p).bytes, floats - 4 * 128 + 64);
+  p.buffers.back().bytes = 4096;
+  EXPECT_EQ(costs_of(r, p).bytes, floats) << "another kernel packed floats";
 }
 
 TEST(Costs, UpsampledOperandCountsItsOwnElements) {
@@ -180,7 +195,7 @@ TEST(Costs, UpsampledOperandCountsItsOwnElements) {
   auto& operand = p.regions[1].stages[0].operands.emplace_back();
   operand.ref = ref(7, ir::DType::u8, {1, 2, 8, 8}, "small");
   operand.div = {1, 1, 2, 2};
-  EXPECT_EQ(costs_of(p.regions[1]).bytes, 4 * (256 + 128 + 128) + 2 * 4 * 4);
+  EXPECT_EQ(costs_of(p.regions[1], p).bytes, 4 * (256 + 128 + 128) + 2 * 4 * 4);
 }
 
 TEST(Costs, VectorIsWhatTheTacticSays) {

@@ -32,7 +32,7 @@ void print_table(const region::Plan& plan, const std::vector<report::LayerTimes>
   for (const auto& l : layers) sum += l.median;
   fmt::print("{:>4} {:>10} {:>7} {:>9} {:>9}  {}\n", "#", "median us", "share", "GMAC/s", "GB/s", "region (tactic)");
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const report::Costs c = report::costs_of(plan.regions[i]);
+    const report::Costs c = report::costs_of(plan.regions[i], plan);
     const double t = std::max(layers[i].median, 1e-9);
     fmt::print("{:>4} {:>10.1f} {:>6.1f}% {:>9.1f} {:>9.1f}  {} ({})\n", i, t * 1e6, 100 * t / std::max(sum, 1e-9),
                static_cast<double>(c.macs) / t / 1e9, static_cast<double>(c.bytes) / t / 1e9, plan.regions[i].name,

@@ -397,7 +397,8 @@ class ConvFamily final : public FamilyOf<BlockConvSetting> {
   Match<BlockConvSetting> match(const Request& q) const override { return block_conv_setting(q); }
   double cost(const BlockConvSetting& l, Isa isa) const override {
     const double waste = std::max(1.0, 16.0 / static_cast<double>(l.og));  // lanes without a channel
-    return (l.macs * waste / (integer_ ? 40.0 : 22.0) + l.outputs * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
+    const double read = static_cast<double>(packed_bytes(l)[0]) / kBytesAClock;
+    return ((l.macs * waste / (integer_ ? 40.0 : 22.0) + l.outputs * 2.0) * slowdown(isa) + read) * kSecondsPerCycle + 0.5e-6;
   }
   std::vector<std::int64_t> packed_bytes(const BlockConvSetting& l) const override {
     return {l.group * l.blocks * l.block_elements() * (integer_ ? 2 : 4)};

@@ -196,7 +196,8 @@ class OneDnnConvFamily final : public FamilyOf<Setting> {
     const double of = t.transposed ? static_cast<double>(ir::count(t.x.dims)) : out;
     const double macs =
         of * static_cast<double>(ir::count(t.weights.dims)) / static_cast<double>(t.transposed ? t.weights.dims[0] : t.space[1]);
-    return (macs / kind_.macs_per_cycle + out * (t.fused.whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
+    const double read = static_cast<double>(tensor_bytes(t.weights)) / kBytesAClock;
+    return ((macs / kind_.macs_per_cycle + out * (t.fused.whole ? 0.3 : 1.5)) * slowdown(best_isa()) + read) * kSecondsPerCycle +
            (t.fused.whole ? 2e-6 : 4e-6);
   }
   std::vector<std::int64_t> packed_bytes(const Setting& t) const override { return {tensor_bytes(t.weights)}; }

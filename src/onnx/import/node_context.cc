@@ -272,6 +272,12 @@ ValueId NodeContext::add_constant(Tensor t) {
   return graph().add_constant(std::move(t));
 }
 
+ValueId NodeContext::add_own_constant(Tensor t) {
+  const ValueId v = add_constant(std::move(t));
+  graph().node(graph().value(v).producer).origin = {name_};
+  return v;
+}
+
 Result<ValueId> NodeContext::reshape(ValueId v, Shape shape) {
   if (shape_of(v) == shape) return v;
   return emit(Op::reshape, {v}, {{"shape", std::move(shape)}});

@@ -91,6 +91,8 @@ class NodeContext {
   [[nodiscard]] Result<ValueId> emit_quantizer(Op op, ValueId input, Quantizer q);
   [[nodiscard]] Result<std::vector<ValueId>> emit_many(Op op, std::vector<ValueId> inputs, Attrs attrs = {});
   [[nodiscard]] ValueId add_constant(Tensor t);
+  /// A constant that stands for this ONNX node: what reads it names the node too.
+  [[nodiscard]] ValueId add_own_constant(Tensor t);
   [[nodiscard]] ValueId scalar(float v) { return add_constant(Tensor::scalar(v)); }
   [[nodiscard]] Result<ValueId> reshape(ValueId v, Shape shape);
   [[nodiscard]] Result<ValueId> cast(ValueId v, DType to);

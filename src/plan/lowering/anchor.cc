@@ -7,9 +7,10 @@
 
 #include "base/causes/ir.h"
 #include "base/causes/plan_regions.h"
-#include "base/half_arrays.h"
+#include "ir/block_codes.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/place.h"
+#include "plan/lowering/weights.h"
 #include "plan/regions/narrow_marks.h"
 
 namespace octavo::plan {
@@ -21,63 +22,6 @@ using ir::Node;
 using ir::Op;
 using ir::ValueId;
 using region::TensorRef;
-
-// 8-bit weights as s8 codes with their zero points (u8 weights are shifted by 128).
-ir::Tensor weight_codes(const Node& c) {
-  const ir::Quantizer q = ir::as_s8(*c.quantizer);
-  const std::int32_t shift = q.zero_point[0] - c.quantizer->zero_point[0];
-  if (shift == 0 && c.payload.dtype() == ir::DType::s8) return c.payload;
-  ir::Tensor out(ir::DType::s8, c.payload.shape());
-  const auto to = out.mutable_data<std::int8_t>();
-  const auto shifted = [&](const auto& from) {
-    std::transform(from.begin(), from.end(), to.begin(), [&](auto code) { return static_cast<std::int8_t>(code + shift); });
-  };
-  if (c.payload.dtype() == ir::DType::u8) {
-    shifted(c.payload.data<std::uint8_t>());
-  } else {
-    shifted(c.payload.data<std::int8_t>());
-  }
-  return out;
-}
-
-// Their zero points; empty: all are 0.
-std::vector<std::int32_t> weight_zeros(const Node& c) {
-  std::vector<std::int32_t> zero = ir::as_s8(*c.quantizer).zero_point;
-  if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
-  return zero;
-}
-
-// gemm weights [K,N] as convolution weights [N,K,1,1].
-template <class T>
-ir::Tensor transposed_weights(const ir::Tensor& w) {
-  const std::int64_t k = w.shape()[0], n = w.shape()[1];
-  ir::Tensor out(w.dtype(), {n, k, 1, 1});
-  const T* from = w.data<T>().data();
-  T* to = out.mutable_data<T>().data();
-  constexpr std::int64_t kTile = 64;  // rows of either side that stay in the cache
-  for (std::int64_t row = 0; row < k; row += kTile) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      for (std::int64_t i = row; i < std::min(row + kTile, k); ++i) to[j * k + i] = from[i * n + j];
-    }
-  }
-  return out;
-}
-
-// Weights that `narrow` rounded, in their own type.
-ir::Tensor narrow_of(const ir::Tensor& w, ir::DType type) {
-  ir::Tensor out(type, w.shape());
-  const auto from = w.data<float>();
-  (type == ir::DType::f16 ? f32_to_f16_all : f32_to_bf16_all)(from, out.mutable_data<std::uint16_t>());
-  return out;
-}
-
-ir::Tensor lowered_weights(const Node& w, const WeightForm& form) {
-  ir::Tensor out = form.codes ? weight_codes(w) : w.quantizer ? decoded(w) : w.payload.to_f32();
-  if (form.narrow) out = narrow_of(out, *form.narrow);
-  if (!form.transposed) return out;
-  if (form.narrow) return transposed_weights<std::uint16_t>(out);
-  return form.codes ? transposed_weights<std::int8_t>(out) : transposed_weights<float>(out);
-}
 
 TensorRef constant_ref(const AnchorReader& reader, const ir::Tensor& t, const std::string& name) {
   TensorRef r;
@@ -141,6 +85,8 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   if (kind.integer) stage.anchor.weight_zero = weight_zeros(w);
   const ir::Tensor weights = reader.weights.of(w, form, [&] { return lowered_weights(w, form); });
   stage.anchor.weights = constant_ref(reader, weights, g.value(n.inputs[1]).name);
+  if (const ir::BlockCodes* codes = weights.codes().get())
+    stage.anchor.weight_codes = region::WeightCodes{codes->bits, codes->block, codes->one_zero()};
   if (w.quantizer) {
     ir::Quantizer q = kind.integer ? ir::as_s8(*w.quantizer) : *w.quantizer;
     if (n.op == Op::gemm && !q.per_tensor()) q.axis = 1 - q.axis;  // the weights were transposed

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 
+#include "ir/block_codes.h"
 #include "onnx/import/heads.h"
 #include "onnx/import/lower.h"
 #include "onnx/import/registry.h"
@@ -24,25 +26,24 @@ inline int unpacked(const std::uint8_t* row, std::int64_t i, std::int64_t bits) 
   return row[i / each] >> (i % each * bits) & ((1 << bits) - 1);
 }
 
-/// Operands 1, 2 and 3 of MatMulNBits as the matrix [k,n] of floats: (code - zero point) * scale.
-Tensor unpacked_weights(const Packing& p, const std::uint8_t* codes, const float* scales, const std::uint8_t* zeros,
-                        const float* float_zeros) {
-  Tensor w(DType::f32, {p.k, p.n});
-  const auto to = w.mutable_data<float>();
-  constexpr std::int64_t kColumnsTogether = 16;  // of a row of the matrix: a line of the cache
-  for (std::int64_t first = 0; first < p.n; first += kColumnsTogether) {
-    for (std::int64_t i = 0; i < p.k; ++i) {
-      const std::int64_t b = i / p.block;
-      for (std::int64_t j = first; j < std::min(p.n, first + kColumnsTogether); ++j) {
-        const float zero = float_zeros != nullptr ? float_zeros[j * p.blocks + b]
-                           : zeros != nullptr     ? static_cast<float>(unpacked(zeros + j * p.zero_bytes(), b, p.bits))
-                                                  : static_cast<float>(1 << (p.bits - 1));
-        const auto code = static_cast<float>(unpacked(codes + j * p.column_bytes(), i, p.bits));
-        to[static_cast<std::size_t>(i * p.n + j)] = (code - zero) * scales[j * p.blocks + b];
-      }
+/// Operands 1, 2 and 3 of MatMulNBits.
+ir::BlockCodes block_codes(const Packing& p, const std::uint8_t* codes, const Tensor& scales, const std::uint8_t* zeros,
+                           const Tensor& float_zeros) {
+  ir::BlockCodes out{static_cast<int>(p.bits), std::min(p.block, p.k), Tensor(DType::u8, {p.n, p.k}), scales,
+                     Tensor(DType::f32, {p.n, p.blocks})};
+  const auto to = out.codes.mutable_data<std::uint8_t>();
+  const auto zero = out.zeros.mutable_data<float>();
+  for (std::int64_t j = 0; j < p.n; ++j) {
+    for (std::int64_t i = 0; i < p.k; ++i)
+      to[static_cast<std::size_t>(j * p.k + i)] = static_cast<std::uint8_t>(unpacked(codes + j * p.column_bytes(), i, p.bits));
+    for (std::int64_t b = 0; b < p.blocks; ++b) {
+      const auto at = static_cast<std::size_t>(j * p.blocks + b);
+      zero[at] = !float_zeros.empty() ? float_zeros.data<float>()[at]
+                 : zeros != nullptr   ? static_cast<float>(unpacked(zeros + j * p.zero_bytes(), b, p.bits))
+                                      : static_cast<float>(1 << (p.bits - 1));
     }
   }
-  return w;
+  return out;
 }
 
 /// A, B (codes of each column, packed), scales, (zero_points, g_idx, bias): A times the matrix that B and its scales say.
@@ -74,10 +75,10 @@ Status matmul_n_bits(NodeContext& n) {
     return n.bad("the zero points are {}, needs {} of them", ir::to_string(n.constant(3)->shape()), zeros);
   if (!c.fits({p.k, p.n})) return c.status();
   const Tensor zero = float_zeros ? n.constant(3)->to_f32() : Tensor();
-  Tensor w = unpacked_weights(p, codes.data<std::uint8_t>().data(), scales.data<float>().data(),
-                              n.has(3) && !float_zeros ? n.constant(3)->data<std::uint8_t>().data() : nullptr,
-                              float_zeros ? zero.data<float>().data() : nullptr);
-  OCTAVO_TRY(ValueId y, lower_matmul(n, n.in(0), n.add_constant(std::move(w))));
+  auto weights = std::make_shared<const ir::BlockCodes>(
+      block_codes(p, codes.data<std::uint8_t>().data(), scales.reshaped({p.n, p.blocks}),
+                  n.has(3) && !float_zeros ? n.constant(3)->data<std::uint8_t>().data() : nullptr, zero));
+  OCTAVO_TRY(ValueId y, lower_matmul(n, n.in(0), n.add_constant(ir::values_of(std::move(weights)))));
   if (n.has(5)) y = c.add(y, n.in(5));
   return c.finish(y);
 }

@@ -1,6 +1,11 @@
 // QuantizeLinear, DequantizeLinear (opset 10 to 25), DynamicQuantizeLinear.
+#include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 
+#include "ir/block_codes.h"
+#include "ir/small_types.h"
 #include "onnx/import/compose.h"
 #include "onnx/import/quant_params.h"
 #include "onnx/import/registry.h"
@@ -95,11 +100,50 @@ Status quantize_written_out(NodeContext& n, DType type, std::int64_t axis, std::
   return c.finish(c.cast(c.op(Op::clip, {v}, {{"min", b.lo}, {"max", b.hi}}), held(type)));
 }
 
+/// A constant matrix whose scales belong to columns, to blocks of rows, or to all, as products of matrices take weights: its values, with the codes that
+/// they are of. Nothing where it is another constant, or none.
+std::optional<ir::BlockCodes> matrix_codes(const NodeContext& n, DType type, std::int64_t axis, std::int64_t block, DType arith) {
+  const bool whole = ir::is_int8(type) || ir::is_small_int(type);
+  const ir::Tensor *codes = n.constant(0), *scale = n.constant(1), *zero = n.has(2) ? n.constant(2) : nullptr;
+  if (!whole || arith != DType::f32 || codes == nullptr || scale == nullptr || (n.has(2) && zero == nullptr) || n.rank(0) != 2 ||
+      codes->size() == 0)
+    return std::nullopt;
+  const std::int64_t rows = codes->shape()[0], columns = codes->shape()[1];
+  const bool one = scale->size() == 1 && block == 0;
+  if (axis < 0) axis += 2;
+  if (!one && axis != (block > 0 ? 0 : 1)) return std::nullopt;
+  ir::BlockCodes out{ir::is_int8(type) ? 8 : ir::small_bits(type),
+                     block > 0 ? std::min(block, rows) : rows,
+                     ir::Tensor(DType::u8, {columns, rows}),
+                     {},
+                     {}};
+  const std::int64_t blocks = (rows + out.block - 1) / out.block;
+  if ((!one && scale->size() != blocks * columns) || (zero != nullptr && zero->shape() != scale->shape())) return std::nullopt;
+  out.scales = ir::Tensor(DType::f32, {columns, blocks}), out.zeros = ir::Tensor(DType::f32, {columns, blocks});
+  const auto lo = static_cast<std::int64_t>(bounds(type).lo);
+  const auto to = out.codes.mutable_data<std::uint8_t>();
+  const auto scales = out.scales.mutable_data<float>(), zeros = out.zeros.mutable_data<float>();
+  for (std::int64_t j = 0; j < columns; ++j) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      to[static_cast<std::size_t>(j * rows + i)] =
+          static_cast<std::uint8_t>(static_cast<std::int64_t>(codes->at(i * columns + j)) - lo);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const std::int64_t from = one ? 0 : b * columns + j;
+      const auto at = static_cast<std::size_t>(j * blocks + b);
+      scales[at] = static_cast<float>(scale->at(from));
+      zeros[at] = static_cast<float>((zero == nullptr ? 0 : static_cast<std::int64_t>(zero->at(from))) - lo);
+    }
+  }
+  return out;
+}
+
 /// (codes - zero point) * scale
 Status dequantize_written_out(NodeContext& n, DType type, std::int64_t axis, std::int64_t block, DType arith) {
   Compose c(n);
   if (type != DType::s32) OCTAVO_CHECK(check_written_type(n, type));
   OCTAVO_TRY(const ValueId scale, spread(n, c, n.in(1), axis, block));
+  if (auto codes = matrix_codes(n, type, axis, block, arith))
+    return n.result(n.add_own_constant(ir::values_of(std::make_shared<const ir::BlockCodes>(*std::move(codes)))));
   ValueId v = c.cast(n.in(0), DType::f32);
   if (n.has(2)) {
     OCTAVO_TRY(const ValueId zero, spread(n, c, c.cast(n.in(2), DType::f32), axis, block));
