@@ -71,6 +71,15 @@ def test_a_stage_that_fails_does_not_stop_the_next(tree):
     assert done.returncode == 1 and "    the reason\n" in done.stdout and done.stdout.endswith("test-all: failed\n")
 
 
+def test_a_stage_whose_tests_are_all_skipped_fails(tree):
+    stub(tree, "test_serving.sh", "echo '== 6 skipped in 0.30s =='")
+    stub(tree, "run_tests.sh", "echo 0 passed, 0 failed, 3 skipped")
+    commit(tree)
+    done = run(tree, "--only", "tests,serving,ray")
+    assert {name: row[0] for name, row in rows(done).items()} == {"tests": "FAILED", "serving": "FAILED", "ray": "passed"} and done.returncode == 1
+    assert "    error: no test of this stage passed: 6 skipped\n" in done.stdout and set(recorded(tree)) == {"ray"}
+
+
 def test_what_passed_is_recorded_and_not_run_again(tree):
     """Until something but the record and its page changes."""
     text = (tree / "scripts/test_all.sh").read_text()
