@@ -30,6 +30,18 @@ const Library& nvrtc_library() {
   return library;
 }
 
+/// NVRTC opens a second library when it compiles, by name alone. The loader does not find it beside the first where that was opened by its
+/// path, from a folder that the loader does not know. It is found if it is open already. If it is not there, NVRTC says so itself.
+void open_builtins(const Library& library, const Nvrtc& n) {
+  static const Library builtins = [&] {
+    int major = 0, minor = 0;
+    const std::string path = library.path();
+    const std::size_t folder = path.rfind('/');
+    if (folder == std::string::npos || n.version(&major, &minor) != 0) return Library({});
+    return Library({fmt::format("{}/libnvrtc-builtins.so.{}.{}", path.substr(0, folder), major, minor)});
+  }();
+}
+
 Result<Nvrtc> open() {
   const Library& library = nvrtc_library();
   if (!library.found()) {
@@ -43,6 +55,7 @@ Result<Nvrtc> open() {
                         library.get("nvrtcGetCUBINSize", n.cubin_size) && library.get("nvrtcGetCUBIN", n.cubin) &&
                         library.get("nvrtcGetErrorString", n.error_text);
   if (!complete) return fail(ErrorKind::unsupported, "opening NVRTC: a function is missing; version 11.1 or later is needed");
+  open_builtins(library, n);
   return n;
 }
 
