@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "base/whole_number.h"
 #include "ir/small_types.h"
 
 namespace octavo::ir {
@@ -131,7 +132,7 @@ std::vector<std::int64_t> Tensor::as_ints() const {
   std::vector<std::int64_t> out;
   out.reserve(static_cast<std::size_t>(size()));
   for (std::int64_t i = 0; i < size(); ++i) {
-    out.push_back(type_.dtype == DType::s64 ? data<std::int64_t>()[static_cast<std::size_t>(i)] : static_cast<std::int64_t>(at(i)));
+    out.push_back(type_.dtype == DType::s64 ? data<std::int64_t>()[static_cast<std::size_t>(i)] : whole_number(at(i)));
   }
   return out;
 }

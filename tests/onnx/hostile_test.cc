@@ -4,11 +4,7 @@
 // Past 400 lines: one list of files made on purpose, each next to what it is told.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +20,7 @@
 #include "ir/verify.h"
 #include "onnx/build_model.h"
 #include "onnx/diagnosis/diagnose.h"
+#include "onnx/hostile_files.h"
 #include "onnx/import/registry.h"
 
 namespace octavo::onnx {
@@ -32,91 +29,9 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-constexpr int kSeconds = kSanitized ? 20 : 5;  // a sanitizer slows down by a factor of 3 to 4
-constexpr std::int64_t kMostBytes = std::int64_t{2} << 30;
-
 std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
   const char* text = std::getenv(variable);
   return text != nullptr ? std::strtoull(text, nullptr, 10) : fallback;
-}
-
-/// What the child has come to: shared memory, so that it outlives a crash.
-struct Progress {
-  std::uint64_t current, imported, refused, errors;
-};
-
-/// "" or what is wrong with the answer to these bytes.
-std::string judge(const std::string& bytes, Progress& p) {
-  const auto m = import_bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, {}, "");
-  ++(m ? p.imported : p.refused);
-  // On whatever import refuses too.
-  if (const auto parsed = Parsed::bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, ""))
-    (void)diagnose(*parsed);
-  if (m) {
-    const auto status = ir::verify(m->graph);
-    return status ? "" : "the imported graph is not valid: " + status.error().message;
-  }
-  if (m.error().message.empty()) return "an error without a text";
-  return m.error().kind == ErrorKind::internal ? m.error().message : "";
-}
-
-/// Judges the files first..last in a child with limits. After a crash, the next child goes on behind the file that crashed.
-void run_limited(std::uint64_t first, std::uint64_t last, const std::function<std::string(std::uint64_t)>& file, Progress& total) {
-  void* shared = ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
-  auto& p = *static_cast<Progress*>(shared);
-  for (std::uint64_t next = first; next < last; next = p.current + 1) {
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      if (!kSanitized) {
-        const rlimit space{static_cast<rlim_t>(kMostBytes), static_cast<rlim_t>(kMostBytes)};
-        ::setrlimit(RLIMIT_AS, &space);
-      }
-      for (std::uint64_t i = next; i < last; ++i) {
-        p.current = i;
-        const itimerval limit{{0, 0}, {kSeconds, 0}};
-        ::setitimer(ITIMER_PROF, &limit, nullptr);  // processor time: SIGPROF ends the child
-        ::alarm(600);                               // and one that only waits, on a busy machine too
-        if (const std::string wrong = judge(file(i), p); !wrong.empty()) {
-          std::fprintf(stderr, "file %llu: %s\n", static_cast<unsigned long long>(i), wrong.c_str());
-          ++p.errors;
-        }
-      }
-      p.current = last;
-      ::_exit(0);
-    }
-    int status = 0;
-    rusage used{};
-    ASSERT_EQ(::wait4(child, &status, 0, &used), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        << "file " << p.current << ": "
-        << (WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status)) : "a sanitizer's report")
-        << "; repeat with OCTAVO_FUZZ_SEED=" << p.current << " OCTAVO_FUZZ_FILES=1";
-    EXPECT_LT(std::int64_t{used.ru_maxrss} * 1024, kMostBytes) << "resident memory, files " << next << " to " << p.current;
-  }
-  total.imported += p.imported, total.refused += p.refused, total.errors += p.errors;
-  ::munmap(shared, sizeof(Progress));
-}
-
-std::vector<std::string> corpus() {
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(fs::path(OCTAVO_SOURCE_DIR) / "fuzz/corpus/onnx")) paths.push_back(entry.path());
-  std::sort(paths.begin(), paths.end());
-  std::vector<std::string> out;
-  for (const fs::path& path : paths) {
-    std::ifstream in(path, std::ios::binary);
-    out.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  }
-  return out;
 }
 
 /// Every model of the corpus imports, so the row of each node outside of branches has lowered it: together they are the whole
@@ -147,7 +62,8 @@ TEST(Hostile, MutatedFiles) {
   for (std::uint64_t at = first; at < first + files; at += kBatch) {
     run_limited(
         at, std::min(at + kBatch, first + files),
-        [&](std::uint64_t i) { return fuzz::mutate_model(seeds[i % seeds.size()], seeds[i * 7919 % seeds.size()], i); }, total);
+        [&](std::uint64_t i) { return fuzz::mutate_model(seeds[i % seeds.size()], seeds[i * 7919 % seeds.size()], i); },
+        [](std::uint64_t i) { return fmt::format("repeat with OCTAVO_FUZZ_SEED={} OCTAVO_FUZZ_FILES=1", i); }, total);
   }
   std::printf("%llu mutated files from seed %llu: %llu imported, %llu refused\n", static_cast<unsigned long long>(files),
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(total.imported),
@@ -388,7 +304,7 @@ TEST(Hostile, MadeOnPurpose) {
   }
   Progress total{};
   run_limited(
-      0, files.size(), [&](std::uint64_t i) { return files[i]; }, total);
+      0, files.size(), [&](std::uint64_t i) { return files[i]; }, [](std::uint64_t i) { return cases()[i].name; }, total);
   EXPECT_EQ(total.errors, 0U);
   if (HasFailure()) return;  // what follows imports without limits
   for (std::size_t i = 0; i < files.size(); ++i) {

@@ -65,6 +65,12 @@ Result<Ints> NodeContext::constant_ints(std::size_t i, std::string_view role) co
       role, input_name(i));
 }
 
+Result<std::int64_t> NodeContext::constant_integer(std::size_t i, std::string_view role) const {
+  OCTAVO_TRY(const Ints values, constant_ints(i, role));
+  if (values.size() != 1) return bad("{} \"{}\" is {}, needs one element", role, input_name(i), ir::to_string(type(i)));
+  return values[0];
+}
+
 Result<double> NodeContext::constant_scalar(std::size_t i, std::string_view role) const {
   const Tensor* t = constant(i);
   if (!t) return unsupported("{} \"{}\" is computed at run time; it must be constant", role, input_name(i));

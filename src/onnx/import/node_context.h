@@ -59,7 +59,9 @@ class NodeContext {
   [[nodiscard]] const Tensor* constant(std::size_t i) const;
   /// Operand i as integers; an error (unsupported, saying `role`) if it is not constant.
   [[nodiscard]] Result<Ints> constant_ints(std::size_t i, std::string_view role) const;
-  /// Operand i as one number.
+  /// Operand i as one integer; an error if it is of floats.
+  [[nodiscard]] Result<std::int64_t> constant_integer(std::size_t i, std::string_view role) const;
+  /// Operand i as one number, which need not fit an integer.
   [[nodiscard]] Result<double> constant_scalar(std::size_t i, std::string_view role) const;
   /// True if v depends on constants alone, through Q, DQ and data-movement operators: a weight.
   [[nodiscard]] bool is_weight(ValueId v) const;

@@ -149,9 +149,7 @@ Status sized_expand(NodeContext& n) {
     if (a_one) {
       OCTAVO_TRY(out, fit(n, out, "the result"));
     }
-    const std::int64_t room = !a_one        ? from[i + from.size() - rank]
-                              : out.known() ? out.exact()
-                                            : static_cast<std::int64_t>(std::max(out.most, 2.0));
+    const std::int64_t room = !a_one ? from[i + from.size() - rank] : out.known() ? out.exact() : out.room(2);
     shape.push_back(room);
     if (!out.known()) extents[i] = s.scalar(n, out);
   }
@@ -173,7 +171,7 @@ Status sized_constant_of_shape(NodeContext& n, ValueId value) {
   Sizes::Extents extents;
   for (std::size_t i = 0; i < dims.size(); ++i) {
     OCTAVO_TRY(dims[i], fit(n, dims[i], "the result"));
-    shape.push_back(dims[i].known() ? dims[i].exact() : static_cast<std::int64_t>(std::max(dims[i].most, 2.0)));
+    shape.push_back(dims[i].known() ? dims[i].exact() : dims[i].room(2));
     if (!dims[i].known()) extents[i] = s.scalar(n, dims[i]);
   }
   OCTAVO_CHECK(checked_count(shape, n.where()));
@@ -201,7 +199,7 @@ Status sized_tile(NodeContext& n) {
     const Sizes::Extents before = s.extents(x);
     const Sizes::Plain plain(s);
     Compose c(n);
-    const auto room = static_cast<std::int64_t>(std::max(total.most, 2.0));
+    const std::int64_t room = total.room(2);
     const ValueId one = c.integers({}, {1});
     const ValueId at =
         c.op(Op::mod, {c.counting(room, 0, 1), size.known() ? c.integers({}, {std::max<std::int64_t>(size.exact(), 1)})
@@ -275,12 +273,11 @@ Status sized_slice(NodeContext& n) {
     OCTAVO_TRY(const Number to, bound(ends[i]));
     const Number count = s.max(n, s.sub(n, to, from), zero);
     if (from.known()) {
-      const auto end = std::min(room, static_cast<std::int64_t>(to.most));
+      const auto end = std::min(room, whole_number(to.most));
       if (from.exact() == 0 && end == room && count.key == size.key) continue;
       x = c.slice(x, axis, std::min(from.exact(), end), std::max(end, std::min(from.exact(), end)));
     } else {
-      const ValueId at =
-          c.add(c.counting(std::min(room, static_cast<std::int64_t>(std::max(count.most, 1.0))), 0, 1), s.scalar(n, from));
+      const ValueId at = c.add(c.counting(std::min(room, count.room(1)), 0, 1), s.scalar(n, from));
       x = c.gather(x, c.op(Op::min, {at, c.integers({}, {room - 1})}), axis);
     }
     OCTAVO_CHECK(c.status());
@@ -303,7 +300,7 @@ Status sized_top_k(NodeContext& n) {
     k = given[0];
     if (!k.known() && k.least < 0) k = s.limited(n, k, {n.shape(0)[a], n.input_name(1)});
   }
-  const std::int64_t room = n.shape(0)[a], most = std::min(room, static_cast<std::int64_t>(std::max(k.most, 0.0)));
+  const std::int64_t room = n.shape(0)[a], most = std::min(room, k.room());
   if (k.known() && k.exact() > room) return n.bad("k is {}, axis {} has at most {} elements", k.exact(), axis, room);
   const Attrs attrs{{"axis", axis}, {"k", most}, {"largest", n.attr_int("largest", 1)}, {"sorted", n.attr_int("sorted", 1)}};
   OCTAVO_TRY(const std::vector<ValueId> out, n.emit_many(Op::top_k, {n.in(0)}, attrs));
@@ -343,8 +340,7 @@ Status sized_pad(NodeContext& n) {
     Compose c(n);
     Ints all(2 * n.shape(0).size(), 0);
     all[a] = before.exact();
-    all[a + n.shape(0).size()] =
-        std::max<std::int64_t>(static_cast<std::int64_t>(total.most) - before.exact() - n.shape_of(x)[a], 0);
+    all[a + n.shape(0).size()] = std::max<std::int64_t>(whole_number(total.most) - before.exact() - n.shape_of(x)[a], 0);
     if (all[a] + all[a + n.shape(0).size()] > 0) x = c.op(Op::pad, {x}, {{"pads", all}, {"mode", mode}, {"value", value}});
     OCTAVO_CHECK(c.status());
     s.set(x, extents);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/whole_number.h"
 #include "onnx/import/node_context.h"
 
 namespace octavo::onnx {
@@ -22,7 +23,9 @@ struct Number {
   double constant = 0;        ///< + terms, by key of a number that no sum is: how often
   std::map<std::uint64_t, double> terms = {};
   [[nodiscard]] bool known() const { return least == most; }
-  [[nodiscard]] std::int64_t exact() const { return static_cast<std::int64_t>(least); }
+  [[nodiscard]] std::int64_t exact() const { return whole_number(least); }
+  /// Room for all elements, and for `fewest` at least.
+  [[nodiscard]] std::int64_t room(double fewest = 0) const { return whole_number(std::max(most, fewest)); }
 };
 using Numbers = std::vector<Number>;
 

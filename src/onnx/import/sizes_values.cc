@@ -17,8 +17,7 @@ ValueId Sizes::sized(NodeContext& n, ValueId v, std::size_t axis, const Number& 
   Compose c(n);
   Extents extents = this->extents(v);
   extents.erase(axis);
-  const std::int64_t have = room(n.graph(), v, axis), most = static_cast<std::int64_t>(std::max(size.most, 0.0)),
-                     want = size.known() ? most : std::max(kLeastRoom, most);
+  const std::int64_t have = room(n.graph(), v, axis), most = size.room(), want = size.known() ? most : std::max(kLeastRoom, most);
   const auto a = static_cast<std::int64_t>(axis);
   ValueId out = v;
   if (have > want) out = c.slice(v, a, 0, want);

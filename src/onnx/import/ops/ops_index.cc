@@ -54,8 +54,7 @@ Status top_k(NodeContext& n) {
   if (n.opset() < 10) {
     k = n.attr_int("k", 0);
   } else {
-    OCTAVO_TRY(const double given, n.constant_scalar(1, "k"));
-    k = static_cast<std::int64_t>(given);
+    OCTAVO_TRY(k, n.constant_integer(1, "k"));
   }
   const Attrs attrs{{"axis", axis}, {"k", k}, {"largest", n.attr_int("largest", 1)}, {"sorted", n.attr_int("sorted", 1)}};
   OCTAVO_TRY(const std::vector<ValueId> out, n.emit_many(Op::top_k, {n.in(0)}, attrs));
@@ -66,8 +65,8 @@ Status top_k(NodeContext& n) {
 
 /// CumSum, CumProd: the axis is an input.
 Status cumulate(NodeContext& n) {
-  OCTAVO_TRY(const double given, n.constant_scalar(1, "the axis"));
-  OCTAVO_TRY(const std::int64_t axis, n.axis(static_cast<std::int64_t>(given), n.rank(0)));
+  OCTAVO_TRY(const std::int64_t given, n.constant_integer(1, "the axis"));
+  OCTAVO_TRY(const std::int64_t axis, n.axis(given, n.rank(0)));
   return n.result(n.emit(Op::cumulate, {n.in(0)},
                          {{"axis", axis},
                           {"exclusive", n.attr_int("exclusive", 0)},
@@ -188,8 +187,7 @@ Status trilu(NodeContext& n) {
   const bool upper = n.attr_int("upper", 1) != 0;
   std::int64_t k = 0;
   if (n.has(1)) {
-    OCTAVO_TRY(const double given, n.constant_scalar(1, "k"));
-    k = static_cast<std::int64_t>(given);
+    OCTAVO_TRY(k, n.constant_integer(1, "k"));
   }
   OCTAVO_CHECK(n.need_rank(0, 2));
   const Shape x = n.shape(0);

@@ -124,9 +124,9 @@ Status group_query_attention(NodeContext& n) {
   if (s.pairs < 1 || s.heads < 1 || s.heads % s.pairs != 0 || given[2] % shares != 0)
     return n.bad("num_heads {} and kv_num_heads {} for a query {}", s.heads, s.pairs, ir::to_string(given));
   s.batch = given[0], s.queries = given[1], s.size = given[2] / shares;
-  OCTAVO_TRY(const double total, n.constant_scalar(6, "total_sequence_length"));
-  s.keys = static_cast<std::int64_t>(total), s.past = s.keys - s.queries;
-  if (s.past < 0) return n.bad("total_sequence_length is {}, for {} queries", s.keys, s.queries);
+  OCTAVO_TRY(s.keys, n.constant_integer(6, "total_sequence_length"));
+  if (s.keys < s.queries) return n.bad("total_sequence_length is {}, for {} queries", s.keys, s.queries);
+  s.past = s.keys - s.queries;
   if (s.past > 0 && s.batch != 1)
     return n.unsupported("{} sequences behind a cache, which may have different lengths; build for a batch of 1", s.batch);
   const auto part = [&](std::int64_t first, std::int64_t heads) {

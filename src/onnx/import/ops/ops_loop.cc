@@ -81,8 +81,8 @@ Status Unrolled::read_limits() {
   bound_ = s.given(n_);
   most_ = bound_ ? std::min(bound_->most, most) : most;
   if (n_.has(0) && n_.constant(0) != nullptr) {
-    OCTAVO_TRY(const double given, n_.constant_scalar(0, "the trip count"));
-    trips_ = Sizes::number(static_cast<std::int64_t>(std::clamp(given, 0.0, 1e15)));
+    OCTAVO_TRY(const std::int64_t given, n_.constant_integer(0, "the trip count"));
+    trips_ = Sizes::number(std::clamp<std::int64_t>(given, 0, 1'000'000'000'000'000));
     if (!n_.has(1) && !bound_) OCTAVO_CHECK(most_steps(n_, body_, trips_->exact()));
   } else if (n_.has(0)) {
     auto numbers = s.elements(n_, n_.in(0));

@@ -2,6 +2,7 @@
 #include <array>
 #include <limits>
 
+#include "base/whole_number.h"
 #include "onnx/import/compose.h"
 #include "onnx/import/lower.h"
 #include "onnx/import/registry.h"
@@ -111,8 +112,8 @@ Status hardmax(NodeContext& n) {
 /// indices, depth, values [off, on]
 Status one_hot(NodeContext& n) {
   Compose c(n);
-  OCTAVO_TRY(const double given, n.constant_scalar(1, "the depth"));
-  const auto depth = static_cast<std::int64_t>(given);
+  OCTAVO_TRY(const double given, n.constant_scalar(1, "the depth"));  // of any type of numbers
+  const std::int64_t depth = whole_number(given);
   if (depth < 0 || depth > (std::int64_t{1} << 31)) return n.bad("depth {} is impossible", depth);
   if (n.shape(2) != Shape{2}) return n.bad("values are {}, need [2]", ir::to_string(n.shape(2)));
   const std::int64_t rank = n.rank(0) + 1;

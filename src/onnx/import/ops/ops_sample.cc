@@ -103,10 +103,10 @@ Status non_max_suppression(NodeContext& n) {
     const auto bounded = n.constant(2) == nullptr && lines == 1 ? sizes.elements(n, n.in(2)) : std::nullopt;
     if (bounded && bounded->size() == 1) {
       fewer = bounded->front();
-      most = static_cast<std::int64_t>(std::max(fewer->most, 0.0));
+      most = fewer->room();
     } else {
-      OCTAVO_TRY(const double given, n.constant_scalar(2, "max_output_boxes_per_class"));
-      most = static_cast<std::int64_t>(std::min(std::max(given, 0.0), 1e15));
+      OCTAVO_TRY(most, n.constant_integer(2, "max_output_boxes_per_class"));
+      most = std::max<std::int64_t>(most, 0);
     }
   }
   const std::int64_t count = lines * std::min(most, scores[2]);

@@ -27,8 +27,8 @@ Result<Sequence> sequence(NodeContext& n, int i, bool whole = true) {
 /// Operand i, or `fallback`: in [0, most].
 Result<std::size_t> place(NodeContext& n, std::size_t i, std::size_t fallback, std::size_t most) {
   if (!n.has(i)) return fallback;
-  OCTAVO_TRY(const double given, n.constant_scalar(i, "the position"));
-  const auto at = static_cast<std::int64_t>(given), count = static_cast<std::int64_t>(most);
+  OCTAVO_TRY(const std::int64_t at, n.constant_integer(i, "the position"));
+  const auto count = static_cast<std::int64_t>(most);
   if (at < -count || at > count) return n.bad("position {} of {}", at, count);
   return static_cast<std::size_t>(at < 0 ? at + count : at);
 }

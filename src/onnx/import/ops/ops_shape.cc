@@ -72,14 +72,23 @@ Status constant_of_shape(NodeContext& n) {
 template <class T>
 Status range_of(NodeContext& n) {
   constexpr double kMost = 1e8;
-  const double start = n.constant(0)->at(0), limit = n.constant(1)->at(0), delta = n.constant(2)->at(0);
-  const double count = std::max(0.0, std::ceil((limit - start) / delta));
-  if (!(count <= kMost)) return n.bad("start {}, limit {}, delta {} give {} elements", start, limit, delta, count);
+  const T first = n.constant(0)->data<T>()[0], limit = n.constant(1)->data<T>()[0], step = n.constant(2)->data<T>()[0];
+  using Wide = std::conditional_t<std::is_integral_v<T>, __int128, double>;  // the difference of two numbers of 64 bits
+  const Wide apart = Wide{limit} - Wide{first}, each = Wide{step};
+  double count = 0;
+  if constexpr (std::is_integral_v<T>) {
+    if ((apart > 0) == (each > 0)) count = static_cast<double>((apart + each - (each > 0 ? 1 : -1)) / each);
+  } else {
+    count = std::max(0.0, std::ceil(apart / each));
+  }
+  if (!(count <= kMost)) return n.bad("start {}, limit {}, delta {} give {} elements", first, limit, step, count);
   Tensor out(ir::DTypeOf<T>::value, {static_cast<std::int64_t>(count)});
-  const T first = n.constant(0)->data<T>()[0], step = n.constant(2)->data<T>()[0];
   auto to = out.mutable_data<T>();
   T value = first;
-  for (std::size_t i = 0; i < to.size(); ++i, value = static_cast<T>(value + step)) to[i] = value;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    to[i] = value;
+    if (i + 1 < to.size()) value = static_cast<T>(value + step);  // what is behind the last may not fit the type
+  }
   return give(n, std::move(out));
 }
 

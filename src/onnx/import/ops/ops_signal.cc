@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/whole_number.h"
 #include "onnx/import/compose.h"
 #include "onnx/import/registry.h"
 #include "onnx/model/tensor_proto.h"
@@ -76,15 +77,13 @@ Status dft(NodeContext& n) {
   Transform t{0, n.attr_int("inverse", 0) != 0, n.attr_int("onesided", 0) != 0};
   std::int64_t axis = n.opset() < 20 ? n.attr_int("axis", 1) : -2;
   if (n.has(2)) {
-    OCTAVO_TRY(const double given, n.constant_scalar(2, "the axis"));
-    axis = static_cast<std::int64_t>(given);
+    OCTAVO_TRY(axis, n.constant_integer(2, "the axis"));
   }
   OCTAVO_TRY(axis, n.axis(axis, n.rank(0)));
   const std::int64_t extent = n.shape(0)[static_cast<std::size_t>(axis)];
   t.length = t.inverse && t.onesided ? 2 * (extent - 1) : extent;
   if (n.has(1)) {
-    OCTAVO_TRY(const double given, n.constant_scalar(1, "dft_length"));
-    t.length = static_cast<std::int64_t>(given);
+    OCTAVO_TRY(t.length, n.constant_integer(1, "dft_length"));
   }
   return n.result(transform(n, c, n.in(0), axis, t));
 }
@@ -118,13 +117,11 @@ Status stft(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 2, 3));
   ValueId x = n.in(0);
   if (n.rank(0) == 2) x = c.reshape(x, {n.shape(0)[0], n.shape(0)[1], 1});
-  OCTAVO_TRY(const double step, n.constant_scalar(1, "frame_step"));
+  OCTAVO_TRY(const std::int64_t hop, n.constant_integer(1, "frame_step"));
   std::int64_t length = n.has(2) ? ir::count(n.shape(2)) : n.shape(0)[1];
   if (n.has(3)) {
-    OCTAVO_TRY(const double given, n.constant_scalar(3, "frame_length"));
-    length = static_cast<std::int64_t>(given);
+    OCTAVO_TRY(length, n.constant_integer(3, "frame_length"));
   }
-  const auto hop = static_cast<std::int64_t>(step);
   const std::int64_t total = n.shape(0)[1];
   if (hop < 1 || length < 1 || length > total) return n.bad("frames of {} every {} of {} samples", length, hop, total);
   if (n.has(2) && n.shape(2) != Shape{length}) return n.bad("the window is {}, the frame {}", ir::to_string(n.shape(2)), length);
@@ -145,8 +142,7 @@ Status stft(NodeContext& n) {
 
 /// HannWindow, HammingWindow, BlackmanWindow: a0 - a1 cos + a2 cos 2, in double.
 Status window(NodeContext& n) {
-  OCTAVO_TRY(const double given, n.constant_scalar(0, "the size"));
-  const auto size = static_cast<std::int64_t>(given);
+  OCTAVO_TRY(const std::int64_t size, n.constant_integer(0, "the size"));
   if (size < 1 || size > (std::int64_t{1} << 24)) return n.bad("a window of {} samples", size);
   const auto code = static_cast<std::int32_t>(n.attr_int("output_datatype", 1));
   const auto type = dtype_of(code);
@@ -178,11 +174,11 @@ Status mel_weight_matrix(NodeContext& n) {
     OCTAVO_TRY(given[i], n.constant_scalar(i, kRoles[i]));
   }
   const double rate = given[2], low = given[3], high = given[4];
-  const auto bins = static_cast<std::int64_t>(given[0]), length = static_cast<std::int64_t>(given[1]), rows = length / 2 + 1;
+  const std::int64_t bins = whole_number(given[0]), length = whole_number(given[1]), rows = length / 2 + 1;
   if (bins < 1 || length < 1 || bins > (std::int64_t{1} << 20) || length > (std::int64_t{1} << 24) ||
       rows * bins > (std::int64_t{1} << 28))
     return n.bad("{} mel bins of a DFT of length {}", bins, length);
-  if (!(rate > 0) || !(low >= 0) || !(high >= low))
+  if (!(rate > 0) || !(low >= 0) || !(high >= low) || !std::isfinite(high))
     return n.bad("mel bins from {} to {} Hz at a sample rate of {} Hz", low, high, rate);
   const auto code = static_cast<std::int32_t>(n.attr_int("output_datatype", 1));
   const auto type = dtype_of(code);
@@ -191,7 +187,7 @@ Status mel_weight_matrix(NodeContext& n) {
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   const auto corner = [&](std::int64_t i) {  // the bin of the spectrum
     const double hertz = 700 * std::expm1((static_cast<double>(i) * step + mel(low)) / 2595 * std::log(10.0));
-    return static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate));
+    return whole_number(static_cast<double>(length + 1) * hertz / rate);
   };
   if (corner(bins + 1) > rows)
     return n.bad("mel bins up to {} Hz reach beyond the {} bins of a spectrum at a sample rate of {} Hz", high, rows, rate);
