@@ -6,19 +6,14 @@ The engines take turns, round after round, each in a process of its own on the s
 usage: dynamic_products.py [--threads 1,2] [--rounds N] [--seconds S] [--resume] [--record NAME] [--octavo COMMAND] [--work DIR]
 Exit status 1 if outputs differ from ONNX Runtime's without optimizations in more than the last bits, or a row is behind.
 """
-import argparse
 import json
-import os
-import pathlib
-import statistics
 import sys
 
-import figures
 import numpy as np
 import packaged
 import peer
+import products
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZES = [(1, k, n) for k in (256, 1024, 4096) for n in (256, 1024, 4096)] + [(m, s, s) for m in (2, 4) for s in (256, 1024, 4096)]
 CLOSE = 1e-6
 
@@ -59,40 +54,8 @@ def measure(args, size, threads):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=0.2)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--realtime", action="store_true", help="run with real-time priority (chrt -f), ahead of other programs")
-    figures.add_option(parser)
-    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/dynamic-products")
-    parser.add_argument("--octavo", default=os.environ.get("OCTAVO", str(ROOT / "build/release/bin/octavo")))
-    args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    kept = args.work / "measured.json"
-    results = json.loads(kept.read_text(encoding="utf-8")) if args.resume and kept.exists() else {}
-    figures.claim(results, args.octavo)
-    tables, problems, ratios = results.setdefault("tables", {}), 0, []
-    for threads in args.threads:
-        rows = tables.setdefault(f"{threads} thread{'s' * (threads > 1)}", {})
-        for size in SIZES:
-            name = f"{size[0]} × {size[1]} × {size[2]}"
-            if name not in rows:
-                times, difference = measure(args, size, threads)
-                rows[name] = times
-                kept.write_text(json.dumps(results), encoding="utf-8")
-                if difference > CLOSE:
-                    problems += 1
-                    print(f"  PROBLEM {name}: outputs differ by {difference:.1e}", flush=True)
-            of = figures.ratios(rows[name], list(range(len(rows[name]["octavo"]))))
-            ratios.append(statistics.median(of))
-            problems += ratios[-1] < 1
-            print(f"{name}, {threads}: {figures.verdict(of)}", flush=True)
-    print(figures.summary(ratios))
-    if args.record:
-        figures.save(figures.record(results, tables), args.record)
-    sys.exit(1 if problems else 0)
+    parser = products.options(__doc__, "dynamic-products")
+    products.run(parser.parse_args(), SIZES, measure, CLOSE)
 
 
 if __name__ == "__main__":

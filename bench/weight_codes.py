@@ -7,23 +7,18 @@ not to round them. The engines take turns, round after round, each in a process 
 usage: weight_codes.py [--threads 1,2] [--rounds N] [--seconds S] [--resume] [--record NAME] [--octavo COMMAND] [--work DIR]
 Exit status 1 if outputs differ from ONNX Runtime's in more than rounding of sums, or a row is behind.
 """
-import argparse
 import json
-import os
-import pathlib
-import statistics
 import sys
 
-import figures
 import numpy as np
 import packaged
 import peer
+import products
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZES = [(m, 2048, 5632) for m in (1, 2, 4, 8, 32, 128)] + [(1, 1024, 1024), (1, 4096, 4096)]
 VIEW = {"columns": [["octavo", "Octavo, ms"], ["ort", "ONNX Runtime, ms"], ["openvino", "OpenVINO, ms"], ["rounded", "rounded, ms"], ["ratio", "fastest exact other ÷ Octavo"]],
         "ratios": {"ratio": {"of": ["ort", "openvino"], "over": "octavo"}}}
-CLOSE = 1e-4  # of the largest element, behind four products
+CLOSE = 1e-4  # of the root mean square of the elements, behind four products
 
 
 def model(path, rows, depth, columns, zeros, accuracy_level=0, bits=4, block=32):
@@ -69,42 +64,9 @@ def measure(args, size, threads):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=0.2)
+    parser = products.options(__doc__, "weight-codes")
     parser.add_argument("--zeros", action="store_true", help="a zero point a block")
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--realtime", action="store_true", help="run with real-time priority (chrt -f), ahead of other programs")
-    figures.add_option(parser)
-    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/weight-codes")
-    parser.add_argument("--octavo", default=os.environ.get("OCTAVO", str(ROOT / "build/release/bin/octavo")))
-    args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    kept = args.work / "measured.json"
-    results = json.loads(kept.read_text(encoding="utf-8")) if args.resume and kept.exists() else {}
-    figures.claim(results, args.octavo)
-    tables, problems, ratios = results.setdefault("tables", {}), 0, []
-    for threads in args.threads:
-        rows = tables.setdefault(f"{threads} thread{'s' * (threads > 1)}", {})
-        for size in SIZES:
-            name = f"{size[0]} × {size[1]} × {size[2]}"
-            if name not in rows:
-                times, difference = measure(args, size, threads)
-                rows[name] = times
-                kept.write_text(json.dumps(results), encoding="utf-8")
-                if difference > CLOSE:
-                    problems += 1
-                    print(f"  PROBLEM {name}: outputs differ by {difference:.1e}", flush=True)
-            exact = {who: times for who, times in rows[name].items() if who != "rounded"}
-            of = figures.ratios(exact, list(range(len(exact["octavo"]))))
-            ratios.append(statistics.median(of))
-            problems += ratios[-1] < 1
-            print(f"{name}, {threads}: {figures.verdict(of)}  {({w: round(statistics.median(t), 3) for w, t in rows[name].items()})}", flush=True)
-    print(figures.summary(ratios))
-    if args.record:
-        figures.save(figures.record(results, tables, views={title: VIEW for title in tables}), args.record)
-    sys.exit(1 if problems else 0)
+    products.run(parser.parse_args(), SIZES, measure, CLOSE, inexact=("rounded",), view=VIEW)
 
 
 if __name__ == "__main__":
