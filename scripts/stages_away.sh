@@ -19,14 +19,14 @@ python_packages=(onnx netron numpy onnxruntime pytest pillow nanobind scikit-bui
 path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 pack() {
-  local pieces=${1:-47} work names versions=() name
-  work=$(mktemp -d)
+  local pieces=${1:-47} names versions=() name
+  work=$(mktemp -d)  # not local: the trap reads it behind this function
   trap 'rm -rf "$work"' EXIT
   mkdir -p "$dir"
   rm -f "$dir"/root.* "$dir"/*.whl
   names=$(IFS=,; echo "${packages[*]}")
   debootstrap --variant=minbase --include="$names" bookworm "$work/root" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
-  for name in "${python_packages[@]}"; do versions+=("$(cat requirements*.txt | grep -m 1 "^$name==")"); done
+  for name in "${python_packages[@]}"; do versions+=("$(grep -h "^$name==" requirements*.txt | sort -u)"); done
   python3 -m venv "$work/venv"
   "$work/venv/bin/pip" download --quiet --disable-pip-version-check --python-version 3.11 --only-binary :all: -d "$work/root/work/house" "${versions[@]}" </dev/null
   chroot "$work/root" /bin/bash -c 'python3 -m venv /work/venv && /work/venv/bin/pip install --quiet --no-index --no-compile --find-links /work/house /work/house/*.whl'
@@ -65,7 +65,7 @@ prepare() {
   [[ ! -e /usr/local/cuda ]] || mount --bind "$(realpath /usr/local/cuda)" "$root/usr/local/cuda"
   cat >"$root/work/stage.sh" <<'STAGE'
 #!/bin/bash
-# stage.sh STAGE JOBS
+# Arguments: a stage, and its jobs.
 cd /work/main
 OCTAVO_TEST_RECORD=/work/results/$1.json OCTAVO_TEST_ALL_OUT=/work/results/$1 scripts/test_all.sh --only "$1" --jobs "$2" >/work/results/$1.txt 2>&1 </dev/null
 echo "ended $?" >>/work/results/$1.txt
@@ -158,5 +158,5 @@ case $mode in
   start) start "${@:3}" ;;
   wait) wait_for_all "${@:3}" ;;
   gpu) gpu "${@:3}" ;;
-  *) sed -n '2,10p' "$0"; exit 2 ;;
+  *) sed -n '2,9p' "$0"; exit 2 ;;
 esac

@@ -144,6 +144,15 @@ def test_unknown_stages(tree):
     assert run(tree, "--onyl", "ray").returncode == 2
 
 
+def test_the_stages_that_run_away_are_stages():
+    text = (ROOT / "scripts/stages_away.sh").read_text(encoding="utf-8")
+    away = re.search(r"^stages=\((.*)\)$", text, re.M)[1].split()
+    stages = subprocess.run([ROOT / "scripts/test_all.sh", "--list"], capture_output=True, text=True, check=True).stdout.split()
+    assert len(away) >= 8 and set(away) <= set(stages)
+    done = subprocess.run([ROOT / "scripts/stages_away.sh"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "stages_away.sh pack" in done.stdout and "set -euo" not in done.stdout
+
+
 def test_every_stage_is_described():
     stages = subprocess.run([ROOT / "scripts/test_all.sh", "--list"], capture_output=True, text=True, check=True).stdout.split()
     page = (ROOT / "docs/releases.md").read_text(encoding="utf-8")

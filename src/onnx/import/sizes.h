@@ -142,7 +142,7 @@ class Sizes {
   Status concatenate(NodeContext& n, const std::vector<ValueId>& inputs, std::size_t axis,
                      std::optional<std::vector<ValueId>>& done);
   Status scatter(NodeContext& n, const std::vector<ValueId>& inputs, const Attrs& attrs, std::optional<std::vector<ValueId>>& done);
-  std::optional<Numbers> numbers_of(NodeContext& n, Op op, const std::vector<ValueId>& inputs, const Attrs& attrs, ValueId result);
+  std::optional<Numbers> numbers_of(NodeContext& n, Op op, const std::vector<ValueId>& inputs, ValueId result);
 
   std::unordered_map<ValueId, Extents> extents_;
   std::unordered_map<ValueId, Numbers> numbers_;                         ///< elements of short lists that follow from sizes

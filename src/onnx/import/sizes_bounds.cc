@@ -27,8 +27,7 @@ std::size_t broadcast_from(std::int64_t i, const Shape& out, const Shape& in) {
 
 }  // namespace
 
-std::optional<Numbers> Sizes::numbers_of(NodeContext& n, Op op, const std::vector<ValueId>& inputs, const Attrs& attrs,
-                                         ValueId result) {
+std::optional<Numbers> Sizes::numbers_of(NodeContext& n, Op op, const std::vector<ValueId>& inputs, ValueId result) {
   const ir::Graph& g = n.graph();
   const Shape out = n.shape_of(result);
   if (ir::count(out) > kMostNumbers || ir::count(out) == 0) return std::nullopt;

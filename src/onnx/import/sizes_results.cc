@@ -13,7 +13,7 @@ Status Sizes::follow(NodeContext& n, Op op, const std::vector<ValueId>& inputs, 
   if (!open_operand(inputs)) {
     if (numbers_.empty() && counts_.empty()) return {};
     if (results.size() != 1 || g.is_constant(results[0]) || open(results[0])) return {};
-    auto numbers = numbers_of(n, op, inputs, attrs, results[0]);
+    auto numbers = numbers_of(n, op, inputs, results[0]);
     if (!numbers) return {};
     if (std::all_of(numbers->begin(), numbers->end(), [](const Number& x) { return x.known(); })) {
       Tensor t(DType::f64, n.shape_of(results[0]));
