@@ -44,7 +44,9 @@ pack() {
 in_root() { env -i HOME=/root LANG=C.UTF-8 PATH=$path OCTAVO_COMMIT="$commit" OCTAVO_TEST_DATA=/work/shared CCACHE_DISABLE=1 chroot "$root" "$@"; }
 
 prepare() {
-  rm -rf "$root"
+  # What an earlier start has mounted is not to be emptied.
+  awk -v at="$root/" 'index($5, at) == 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount --lazy
+  rm -rf --one-file-system "$root"
   mkdir -p "$root"
   cat "$dir"/root.* | xz -dc -T0 | tar -C "$root" -xf -
   mkdir -p "$root/work/main" "$dir/results" "$root/work/results" "$root/usr/local/cuda"
