@@ -28,10 +28,10 @@ pack() {
   debootstrap --variant=minbase --include="$names" bookworm "$work/root" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
   for name in "${python_packages[@]}"; do versions+=("$(grep -h "^$name==" requirements*.txt | sort -u)"); done
   python3 -m venv "$work/venv"
-  "$work/venv/bin/pip" download --quiet --disable-pip-version-check --python-version 3.11 --only-binary :all: -d "$work/root/work/house" "${versions[@]}" </dev/null
-  chroot "$work/root" /bin/bash -c 'python3 -m venv /work/venv && /work/venv/bin/pip install --quiet --no-index --no-compile --find-links /work/house /work/house/*.whl'
-  cp -r "${OCTAVO_TEST_DATA:-../shared}" "$work/root/work/shared"
-  rm -rf "$work/root"/work/house "$work/root"/var/{cache/apt,lib/apt/lists,log}/* "$work/root"/usr/share/{doc,man,locale,info} "$work/root"/usr/lib/python3.11/config-*/*.a
+  "$work/venv/bin/pip" download --quiet --disable-pip-version-check --python-version 3.11 --only-binary :all: -d "$work/root/octavo/house" "${versions[@]}" </dev/null
+  chroot "$work/root" /bin/bash -c 'python3 -m venv /octavo/venv && /octavo/venv/bin/pip install --quiet --no-index --no-compile --find-links /octavo/house /octavo/house/*.whl'
+  cp -r "${OCTAVO_TEST_DATA:-../shared}" "$work/root/octavo/shared"
+  rm -rf "$work/root"/octavo/house "$work/root"/var/{cache/apt,lib/apt/lists,log}/* "$work/root"/usr/share/{doc,man,locale,info} "$work/root"/usr/lib/python3.11/config-*/*.a
   tar -C "$work/root" -cf - . | xz -T0 -5 | split -b "${pieces}m" -d - "$dir/root."
   if compgen -G 'dist/octavo-*x86_64.whl' >/dev/null; then
     cp "$(ls -t dist/octavo-*x86_64.whl | head -n 1)" "$dir/"
@@ -41,7 +41,7 @@ pack() {
 }
 
 # Of the caller's environment nothing reaches the root: a CXX that is not there would end every build.
-in_root() { env -i HOME=/root LANG=C.UTF-8 PATH=$path OCTAVO_COMMIT="$commit" OCTAVO_TEST_DATA=/work/shared CCACHE_DISABLE=1 chroot "$root" "$@"; }
+in_root() { env -i HOME=/root LANG=C.UTF-8 PATH=$path OCTAVO_COMMIT="$commit" OCTAVO_TEST_DATA=/octavo/shared CCACHE_DISABLE=1 chroot "$root" "$@"; }
 
 prepare() {
   # What an earlier start has mounted is not to be emptied.
@@ -49,9 +49,9 @@ prepare() {
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
   cat "$dir"/root.* | xz -dc -T0 | tar -C "$root" -xf -
-  mkdir -p "$root/work/main" "$dir/results" "$root/work/results" "$root/usr/local/cuda"
-  tar -cf - --exclude=./.git --exclude=./build --exclude=./dist --exclude="./${dir#"$PWD/"}" . | tar -C "$root/work/main" -xf -
-  ln -sfn /work/venv "$root/work/main/.venv"
+  mkdir -p "$root/octavo/main" "$dir/results" "$root/octavo/results" "$root/usr/local/cuda"
+  tar -cf - --exclude=./.git --exclude=./.venv --exclude=./build --exclude=./dist --exclude="./${dir#"$PWD/"}" . | tar -C "$root/octavo/main" -xf -
+  ln -sfn /octavo/venv "$root/octavo/main/.venv"
   mount -t proc proc "$root/proc"
   mount -t tmpfs tmpfs "$root/tmp"
   mount -t tmpfs -o mode=755 tmpfs "$root/dev"  # no GPU: what is tested here must not see one
@@ -63,38 +63,38 @@ prepare() {
   mount -t tmpfs tmpfs "$root/dev/shm"
   mount -t devpts -o ptmxmode=666 devpts "$root/dev/pts"
   ln -s pts/ptmx "$root/dev/ptmx"
-  mount --bind "$dir/results" "$root/work/results"
+  mount --bind "$dir/results" "$root/octavo/results"
   [[ ! -e /usr/local/cuda ]] || mount --bind "$(realpath /usr/local/cuda)" "$root/usr/local/cuda"
-  cat >"$root/work/stage.sh" <<'STAGE'
+  cat >"$root/octavo/stage.sh" <<'STAGE'
 #!/bin/bash
 # Arguments: a stage, and its jobs.
-cd /work/main
-OCTAVO_TEST_RECORD=/work/results/$1.json OCTAVO_TEST_ALL_OUT=/work/results/$1 scripts/test_all.sh --only "$1" --jobs "$2" >/work/results/$1.txt 2>&1 </dev/null
-echo "ended $?" >>/work/results/$1.txt
+cd /octavo/main
+OCTAVO_TEST_RECORD=/octavo/results/$1.json OCTAVO_TEST_ALL_OUT=/octavo/results/$1 scripts/test_all.sh --only "$1" --jobs "$2" >/octavo/results/$1.txt 2>&1 </dev/null
+echo "ended $?" >>/octavo/results/$1.txt
 STAGE
   # What needs the release build. `caps` and `long` both run CTest, which writes into the build's folder: `caps` has a copy at the same path.
-  cat >"$root/work/release.sh" <<'RELEASE'
+  cat >"$root/octavo/release.sh" <<'RELEASE'
 #!/bin/bash
-cd /work/main
-scripts/build.sh release "$1" >/work/results/release.txt 2>&1 </dev/null
-bash /work/stage.sh gpu_programs "$1"
-mkdir -p /work/copy/build
-tar --exclude=./build -cf - . | tar -C /work/copy -xf -
-cp -a build/release /work/copy/build/
-bash /work/stage.sh long "$1" &
-bash /work/stage.sh install $(($1 / 4 + 1)) &
-unshare --mount --propagation unchanged bash -c "mount --bind /work/copy /work/main && cd / && bash /work/stage.sh caps $(($1 / 2 + 1))" >/work/results/caps.err 2>&1 </dev/null &
+cd /octavo/main
+scripts/build.sh release "$1" >/octavo/results/release.txt 2>&1 </dev/null
+bash /octavo/stage.sh gpu_programs "$1"
+mkdir -p /octavo/copy/build
+tar --exclude=./build -cf - . | tar -C /octavo/copy -xf -
+cp -a build/release /octavo/copy/build/
+bash /octavo/stage.sh long "$1" &
+bash /octavo/stage.sh install $(($1 / 4 + 1)) &
+unshare --mount --propagation unchanged bash -c "mount --bind /octavo/copy /octavo/main && cd / && bash /octavo/stage.sh caps $(($1 / 2 + 1))" >/octavo/results/caps.err 2>&1 </dev/null &
 wait
 RELEASE
-  cat >"$root/work/check.sh" <<'CHECK'
+  cat >"$root/octavo/check.sh" <<'CHECK'
 set -e
-cd /work/main
+cd /octavo/main
 [[ $(.venv/bin/python scripts/stage_record.py commit) == "$OCTAVO_COMMIT" ]]
 .venv/bin/python scripts/skips.py build/release
 cmake --preset ubsan -DOCTAVO_UNITY=ON >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }
 cmake --preset fuzz -DOCTAVO_UNITY=ON >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }
 cmake --build build/ubsan --target octavo_base >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }
-unshare --mount --propagation unchanged mount --bind /work/results /mnt
+unshare --mount --propagation unchanged mount --bind /octavo/results /mnt
 rm -rf build
 echo "the root's tools work"
 CHECK
@@ -103,7 +103,7 @@ CHECK
 check() {
   commit=${1:?usage: stages_away.sh check|start DIR COMMIT}
   prepare
-  in_root /bin/bash /work/check.sh
+  in_root /bin/bash /octavo/check.sh
 }
 
 start() {
@@ -111,10 +111,10 @@ start() {
   local cores stage
   cores=$(nproc)
   rm -f "$dir"/results/*.txt
-  for stage in fuzz tsan asan ubsan; do (in_root setsid nohup /bin/bash /work/stage.sh "$stage" $((cores * 2 / 3 + 1)) >/dev/null 2>&1 </dev/null &); done
+  for stage in fuzz tsan asan ubsan; do (in_root setsid nohup /bin/bash /octavo/stage.sh "$stage" $((cores * 2 / 3 + 1)) >/dev/null 2>&1 </dev/null &); done
   # A part of `long` builds this later; it is what `long` waits for.
-  (in_root setsid nohup /bin/bash -c "cd /work/main && scripts/build.sh sanitize $((cores / 2 + 1)) test_onnx test_engine" >"$dir/results/sanitize.log" 2>&1 </dev/null &)
-  (in_root setsid nohup /bin/bash /work/release.sh $((cores * 2 / 3 + 1)) >/dev/null 2>&1 </dev/null &)
+  (in_root setsid nohup /bin/bash -c "cd /octavo/main && scripts/build.sh sanitize $((cores / 2 + 1)) test_onnx test_engine" >"$dir/results/sanitize.log" 2>&1 </dev/null &)
+  (in_root setsid nohup /bin/bash /octavo/release.sh $((cores * 2 / 3 + 1)) >/dev/null 2>&1 </dev/null &)
   compgen -G '/dev/nvidia[0-9]*' >/dev/null && compgen -G "$dir/octavo-*.whl" >/dev/null && (setsid nohup bash -c 'scripts/stages_away.sh gpu "$@"; echo "ended $?"' gpu "$dir" "$commit" >"$dir/results/gpu.txt" 2>&1 </dev/null &)
   echo "started; see: scripts/stages_away.sh wait $dir"
 }
@@ -124,11 +124,11 @@ gpu() {
   local commit=$1 tree=$root/gpu/main
   until grep -q '^ended ' "$dir/results/gpu_programs.txt" 2>/dev/null; do sleep 1; done
   mkdir -p "$tree/build/release/python" "$tree/build/test-all/gpu"
-  tar -C "$root/work/main" --exclude=./build --exclude=./.venv -cf - . | tar -C "$tree" -xf -
+  tar -C "$root/octavo/main" --exclude=./build --exclude=./.venv -cf - . | tar -C "$tree" -xf -
   for wheel in "$dir"/*.whl; do python3 -m zipfile -e "$wheel" "$tree/build/release/python"; done
   find "$tree/build/release/python" -name octavo-nvrtc -exec chmod +x {} +
-  cp "$root/work/main/build/test-all/gpu/octavo-gpu.tar.xz" "$tree/build/test-all/gpu/"
-  (cd "$tree" && env OCTAVO_TEST_DATA="$root/work/shared" OCTAVO_COMMIT="$commit" OCTAVO_TEST_RECORD="$dir/results/gpu.json" OCTAVO_TEST_ALL_OUT="$dir/results/gpu" \
+  cp "$root/octavo/main/build/test-all/gpu/octavo-gpu.tar.xz" "$tree/build/test-all/gpu/"
+  (cd "$tree" && env OCTAVO_TEST_DATA="$root/octavo/shared" OCTAVO_COMMIT="$commit" OCTAVO_TEST_RECORD="$dir/results/gpu.json" OCTAVO_TEST_ALL_OUT="$dir/results/gpu" \
     nice -n -8 scripts/test_all.sh --only gpu)
 }
 
