@@ -24,7 +24,7 @@ EXTENSIONS = {"vbmi": "avx512vbmi", "avx512bf16": "avx512_bf16"}
 PACKAGES = {"serving": ("uvicorn", "starlette", "httptools", "orjson", "prometheus_client", "tritonclient", "grpc", "hpack"), "ray": ("ray",),
             "torch": ("torch", "onnxscript"), "torchvision": ("torchvision",), "torchao": ("torchao",), "nncf": ("nncf",), "sklearn": ("sklearn",)}
 NVRTC = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so")
-OTHERS = ("gpu", "nvrtc", "data", "full", "long", "wheel", "user", "mkdocs", "cores2", "linux6.12", "asan", "tsan", "never")
+OTHERS = ("gpu", "nvrtc", "data", "full", "long", "wheel", "user", "mkdocs", "cores2", "linux6.12", "asan", "tsan", "uncapped", "never")
 NEEDS = (*FLAGS, *EXTENSIONS, *PACKAGES, *OTHERS)
 RECORDED = ("amx", "gpu")  # what the machines of CI lack: the manifest says when such tests last ran
 
@@ -59,7 +59,9 @@ def here(build, data, environment=os.environ):
     """The words that hold on this machine, for this build."""
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
-    found = processor(set(flags[1].split()) if flags else set(), environment.get("OCTAVO_CPU", ""))
+    words = set(flags[1].split()) if flags else set()
+    found = processor(words, environment.get("OCTAVO_CPU", ""))
+    uncapped = not (processor(words, "") - found) & set(FLAGS)
     found |= {word for word, names in PACKAGES.items() if all(importlib.util.find_spec(name) for name in names)}
     cache = build / "CMakeCache.txt"
     set_to = re.search(r"^OCTAVO_SANITIZE:\w+=(.*)$", cache.read_text(encoding="utf-8"), re.M) if cache.exists() else None
@@ -68,7 +70,7 @@ def here(build, data, environment=os.environ):
              "data": (data / "models").is_dir(), "full": bool(environment.get("OCTAVO_FULL") or environment.get("OCTAVO_LONG")), "long": bool(environment.get("OCTAVO_LONG")), "user": os.geteuid() != 0,
              "wheel": bool(environment.get("OCTAVO_LONG") or environment.get("OCTAVO_WHEEL") or list((ROOT / "dist").glob("octavo-*x86_64.whl"))),
              "cores2": len(os.sched_getaffinity(0)) >= 2, "linux6.12": tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= (6, 12),
-             "mkdocs": (ROOT / "build/site-venv/bin/mkdocs").exists(), "asan": "address" in sanitizers, "tsan": "thread" in sanitizers, "never": False}
+             "mkdocs": (ROOT / "build/site-venv/bin/mkdocs").exists(), "asan": "address" in sanitizers, "tsan": "thread" in sanitizers, "uncapped": uncapped, "never": False}
     return found | {word for word, held in holds.items() if held}
 
 

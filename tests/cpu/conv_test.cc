@@ -212,6 +212,10 @@ float sum_tolerance(Scene& s) {
 
 // Data and weights in bfloat16, sums in float; stored as float or bfloat16, by the primitive or by an epilogue.
 TEST(OneDnn, Bfloat16) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP()
+      << "needs no-asan: oneDNN's generator for tiles reads one element behind an array and drops it (docs/dependencies.md)";
+#endif
   int ran = 0, transposed = 0;
   std::uint32_t seed = 1;
   for (const Case& c : cases()) {

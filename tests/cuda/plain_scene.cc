@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/half.h"
+#include "base/whole_number.h"
 #include "cuda/families/families.h"
 #include "ir/small_types.h"
 
@@ -26,7 +27,7 @@ constexpr DType kWholes[] = {DType::s8, DType::u8, DType::s16, DType::u16, DType
 
 void put(std::byte* to, DType type, double v) {
   const auto as = [&](auto value) { std::memcpy(to, &value, sizeof value); };
-  const auto whole = static_cast<std::int64_t>(std::isnan(v) ? 0 : v);
+  const auto whole = whole_number(v);
   switch (type) {
     case DType::f32: return as(static_cast<float>(v));
     case DType::f64: return as(v);

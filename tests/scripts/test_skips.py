@@ -17,7 +17,7 @@ ZEN2 = {"avx2", "fma", "f16c"}
 CASCADE_LAKE = ZEN2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
 SAPPHIRE_RAPIDS = CASCADE_LAKE | {"avx512vbmi", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"}
 PROCESSORS = {"none": set(), "avx2": ZEN2, "avx512vnni": CASCADE_LAKE, "amx": SAPPHIRE_RAPIDS}
-ALWAYS = {"cores2", "linux6.12", "sklearn", "nvrtc"}
+ALWAYS = {"cores2", "linux6.12", "sklearn", "nvrtc", "uncapped"}
 CLASSES = [(p, *rest) for p in PROCESSORS for rest in itertools.product((False, True), repeat=4)]  # serving, gpu with torch, data, sanitizer
 
 
@@ -108,6 +108,13 @@ def test_a_test_that_passes_without_what_it_needs():
     machine = machine_of("avx2", True, False, True, False)
     assert skips.compare([("caps.amx", "passed", "")], LINES, machine, False) == [
         "caps.amx passed, though this machine does not meet avx512vnni: it tested nothing, or its line in tests/skips.txt is wrong"]
+
+
+@pytest.mark.parametrize("cap", ["", "portable", "avx2", "amx"])
+def test_a_cap_is_known_where_it_takes_something(tmp_path, cap):
+    whole, capped = (skips.here(tmp_path, tmp_path, {"OCTAVO_CPU": c}) for c in ("", cap))
+    assert "uncapped" in whole
+    assert ("uncapped" in capped) == (whole & set(skips.FLAGS) == capped & set(skips.FLAGS))
 
 
 @pytest.mark.parametrize("text, error", [("1 amx Some.Test\n", 'no line "last amx'), ("1 amd Some.Test\n", 'nothing is known of "amd"'),

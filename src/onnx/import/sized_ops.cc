@@ -456,7 +456,9 @@ Status sized_range(NodeContext& n) {
     if (ir::count(n.shape(i)) != 1) return n.bad("start, limit and delta must be single numbers");
     if (n.type(i).dtype != t) return n.bad("start, limit and delta differ in type");
   }
-  const bool known_step = n.constant(2) != nullptr && n.constant(2)->at(0) != 0 && !ir::is_float(t);
+  // A greater step is exact as a run computes it.
+  const double given_step = n.constant(2) != nullptr && !ir::is_float(t) ? n.constant(2)->at(0) : 0;
+  const bool known_step = given_step != 0 && std::abs(given_step) <= INT32_MAX;
   std::int64_t step = 0;
   Number count;
   std::array<ValueId, 3> given{};
@@ -466,7 +468,7 @@ Status sized_range(NodeContext& n) {
   if (known_step) {
     OCTAVO_TRY(const Numbers start, numbers(n, 0, "start"));
     OCTAVO_TRY(const Numbers limit, numbers(n, 1, "limit"));
-    step = static_cast<std::int64_t>(n.constant(2)->at(0));
+    step = static_cast<std::int64_t>(given_step);
     const std::int64_t by = std::abs(step);
     const Number span = step > 0 ? s.sub(n, limit[0], start[0]) : s.sub(n, start[0], limit[0]);
     count =

@@ -143,8 +143,12 @@ Status col2im(NodeContext& n) {
     return n.bad("image_shape, block_shape and attributes differ in length");
   Shape padded, steps;
   for (std::size_t d = 0; d < spatial; ++d) {
-    for (const std::int64_t v : {image[d], block[d], dilations[d], strides[d], pads[d] + 1, pads[spatial + d] + 1}) {
-      if (v < 1 || v > (std::int64_t{1} << 20)) return n.bad("a size of dimension {} is {}", d, v);
+    constexpr std::int64_t kMost = std::int64_t{1} << 20;
+    for (const std::int64_t v : {image[d], block[d], dilations[d], strides[d]}) {
+      if (v < 1 || v > kMost) return n.bad("a size of dimension {} is {}", d, v);
+    }
+    for (const std::int64_t v : {pads[d], pads[spatial + d]}) {
+      if (v < 0 || v > kMost) return n.bad("a pad of dimension {} is {}", d, v);
     }
     padded.push_back(image[d] + pads[d] + pads[spatial + d]);
     const std::int64_t span = padded[d] - (dilations[d] * (block[d] - 1) + 1);

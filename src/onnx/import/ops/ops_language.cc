@@ -52,7 +52,8 @@ Status matmul_n_bits(NodeContext& n) {
   n.ignore({"accuracy_level"});  // a permission to round A, which is not used
   Packing p{n.attr_int("K", 0), n.attr_int("N", 0), n.attr_int("bits", 4), n.attr_int("block_size", 0), 0};
   if (p.bits != 2 && p.bits != 4 && p.bits != 8) return n.unsupported("weights of {} bits; 2, 4 and 8 are covered", p.bits);
-  if (p.k < 1 || p.n < 1 || p.block < 1 || p.block * p.bits % 8 != 0)
+  constexpr std::int64_t kMost = INT32_MAX;  // what is computed of them stays within 64 bits
+  if (p.k < 1 || p.n < 1 || p.block < 1 || std::max({p.k, p.n, p.block}) > kMost || p.block * p.bits % 8 != 0)
     return n.bad("K {}, N {}, block_size {} of {} bits", p.k, p.n, p.block, p.bits);
   p.blocks = (p.k + p.block - 1) / p.block;
   if (n.has(4)) return n.unsupported("g_idx, an order of its own for the rows; quantize the model again without it");

@@ -88,7 +88,7 @@ Status Unrolled::read_limits() {
     auto numbers = s.elements(n_, n_.in(0));
     if (!numbers && (bound_ || !n_.importer().decided_late(n_))) numbers = s.raw(n_, n_.in(0));
     if (!numbers || numbers->size() != 1) {
-      OCTAVO_TRY(const double known, n_.constant_scalar(0, "the trip count"));  // the error
+      OCTAVO_TRY(const std::int64_t known, n_.constant_integer(0, "the trip count"));  // the error
       return n_.bad("the trip count is {} of {}", known, ir::to_string(n_.type(0)));
     }
     trips_ = numbers->front();

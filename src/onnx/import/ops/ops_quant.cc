@@ -49,11 +49,11 @@ Result<ValueId> spread(NodeContext& n, Compose& c, ValueId p, std::int64_t axis,
   }
   Shape want = data;
   if (block < 1) return n.bad("block_size is {}", block);
-  want[a] = (data[a] + block - 1) / block;
+  want[a] = data[a] / block + (data[a] % block != 0 ? 1 : 0);
   if (given != want)
     return n.bad("scale or zero point {} for blocks of {} along axis {} of {}, needs {}", ir::to_string(given), block, axis,
                  ir::to_string(data), ir::to_string(want));
-  return c.slice(c.repeat(p, axis, block), axis, 0, data[a]);
+  return c.slice(c.repeat(p, axis, std::clamp<std::int64_t>(data[a], 1, block)), axis, 0, data[a]);
 }
 
 struct Bounds {

@@ -135,8 +135,9 @@ Status split(NodeContext& n) {
   Sequence s;
   std::int64_t at = 0;
   for (std::size_t i = 0; equal ? at < extent : i < sizes.size(); ++i) {
-    const std::int64_t end = equal ? std::min(extent, at + sizes[0]) : at + sizes[i];
-    if (end > extent) return n.bad("sizes {} of {} elements", ir::to_string(sizes), extent);
+    const std::int64_t size = sizes[equal ? 0 : i], left = extent - at;
+    if (!equal && size > left) return n.bad("sizes {} of {} elements", ir::to_string(sizes), extent);
+    const std::int64_t end = at + std::min(size, left);
     ValueId part = c.slice(n.in(0), axis, at, end);
     if (!keep) {
       Shape shape = c.shape(part);

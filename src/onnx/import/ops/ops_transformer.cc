@@ -111,8 +111,8 @@ Result<Packed> packed_widths(NodeContext& n, std::int64_t heads, std::int64_t co
   if (given.empty()) {
     if (columns % 3 != 0) return n.bad("the weights have {} columns, which are no three times the same", columns);
     p.widths.fill(columns / 3);
-  } else if (given.size() == 3 && given[0] == given[1] && given[0] > 0 && given[2] > 0 &&
-             given[0] + given[1] + given[2] == columns) {
+  } else if (given.size() == 3 && given[0] == given[1] && given[0] > 0 && given[2] > 0 && given[0] <= columns / 2 &&
+             given[2] == columns - 2 * given[0]) {
     std::copy(given.begin(), given.end(), p.widths.begin());
   } else {
     return n.bad("qkv_hidden_sizes {} for weights of {} columns", ir::to_string(given), columns);
