@@ -456,7 +456,7 @@ Status sized_range(NodeContext& n) {
     if (ir::count(n.shape(i)) != 1) return n.bad("start, limit and delta must be single numbers");
     if (n.type(i).dtype != t) return n.bad("start, limit and delta differ in type");
   }
-  // A greater step is exact as a run computes it.
+  // A greater step is left to the run, which multiplies by it as an integer and counts by float64 (steps_between).
   const double given_step = n.constant(2) != nullptr && !ir::is_float(t) ? n.constant(2)->at(0) : 0;
   const bool known_step = given_step != 0 && std::abs(given_step) <= INT32_MAX;
   std::int64_t step = 0;
