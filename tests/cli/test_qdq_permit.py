@@ -1,4 +1,5 @@
 """--qdq permit: a Q/DQ model planned as its float model with the same ranges is, and what the build says that this changes."""
+import json
 import os
 import pathlib
 import re
@@ -147,3 +148,13 @@ def test_wrong_uses_are_refused(models):
     assert not (models / "b.octavo").exists()
     error = octavo("bench", models / "a.octavo", "--qdq", "permit", code=2)
     assert "is an engine, which is already built" in error
+
+
+def test_types_and_engines_of_a_gpu_do_not_end_the_build(models):
+    """The model with every pair runs on the CPU, which has no kernels in float16; the engine itself is for a GPU that is not here."""
+    if json.loads(octavo("doctor", "--system", "--json"))["cuda"]["nvrtc"]["version"] is None:
+        pytest.skip("no NVRTC here")
+    for allowed in ((), ("--allow", "int8,float32,float16"), ("--allow", "int8,float32,tf32")):
+        said = octavo("build", models / "q.onnx", "-o", models / "b.octavo", "--qdq", "permit", "--force", "pairs", "--gpu", "sm_86", *allowed)
+        assert "pairs: 4 taken as permissions" in said
+        assert "the change of the outputs was not measured: the engine was built for" in said, said
