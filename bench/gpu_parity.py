@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Explicit models against their implicit counterparts on a GPU: are the plans the same, and where they are not, which is faster?
 
-usage: gpu_parity.py FOLDER [--nets A,B] [--styles inputs,residual] [--batches 1,128] [--effort 0] [--cache FILE] [--pairs 6] [--jobs N] [--hashes] [--make] [--record NAME]
+usage: gpu_parity.py FOLDER [--nets A,B] [--styles inputs,residual] [--batches 1,128] [--effort 0] [--cache FILE] [--pairs 6] [--jobs N] [--allow TYPES] [--hashes] [--make] [--record NAME]
 
 FOLDER holds NET.onnx (float) and NET.STYLE.onnx, what zoo.py and placements.py of the test data write (--make: writes those that are missing). The counterpart is the float model with a
 calibration table that holds the scale of every tensor which the explicit one quantizes (counterparts.py). Equal plan hashes are the answer: the
 same regions, tactics and constants. Where they differ, both run in turns, --pairs processes each, and the median ratio explicit / counterpart is
-shown. --hashes: no times are taken.
+shown. --hashes: no times are taken. --allow: the types that both forms may compute in (octavo build --allow).
 """
 import argparse
 import concurrent.futures
@@ -36,7 +36,7 @@ def plan(args, net, style, batch, form):
         counterparts.write_table(table, counterparts.scales_of(onnx.load(explicit)))
         table = ["--calibration", table]
     said = counterparts.octavo(args, "build", model, "-o", args.folder / f"{net}.{style}.{batch}.{form}.octavo", "--device", "cuda", "--shapes", shapes, "--effort", args.effort,
-                               "--timing-cache", args.cache or "none", *table)
+                               "--timing-cache", args.cache or "none", *(["--allow", args.allow] if args.allow else []), *table)
     return re.search(r", plan ([0-9a-f]+)", said)[1]
 
 
@@ -61,6 +61,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=figures.LEAST_ROUNDS)
     parser.add_argument("--make", action="store_true", help="write the models that are missing")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--allow")
     parser.add_argument("--hashes", action="store_true")
     parser.add_argument("--octavo", default=counterparts.octavo_command())
     figures.add_option(parser)
@@ -93,7 +94,7 @@ def main():
             worse += least > parity_table.LIMIT
             print(line + f"other plans, explicit / counterpart {middle:.3f} [{least:.3f}, {most:.3f}]", flush=True)
     if args.record:
-        view = {**parity_table.RECORDED, "columns": parity_table.RECORDED["columns"][:4], "facts": facts, "note": f"effort {args.effort}"}
+        view = {**parity_table.RECORDED, "columns": parity_table.RECORDED["columns"][:4], "facts": facts, "note": f"effort {args.effort}" + (f", {args.allow} allowed" if args.allow else "")}
         figures.save(figures.record(results, {TITLE: rows}, views={TITLE: view}), args.record)
     sys.exit(1 if worse else 0)
 

@@ -2,7 +2,8 @@
 
 A line of the manifest: COUNT NEEDS PATTERN. NEEDS are words of NEEDS below, joined by "+"; "no-WORD" is the opposite of WORD. "*" in PATTERN stands for any
 characters. A test of such a line is skipped exactly where one of its needs is not met, and COUNT tests match the line on every machine. A line
-"last WORD: TEXT" says when and by what tests that need WORD last ran, where CI has no such machine.
+"last WORD: TEXT" says when and by what tests that need WORD last ran, where CI has no such machine; a line "checked LEVEL: TEXT" when the list was last held
+against a run on a processor of this level.
 Used by test_summary.py. Alone it prints what this machine has: skips.py [BUILD_DIR]
 """
 import collections
@@ -147,12 +148,6 @@ def compare(results, lines, machine, whole):
         elif n > line.count:
             wrong.append(f'{n} tests match the line "{line}": write {n} {"+".join(line.needs)} {line.pattern}')
     return wrong
-
-
-def unchecked(last, machine):
-    """The level of this machine's processor where no line "checked LEVEL: ..." says that the list was held against a whole run on one; else empty."""
-    level = ([word for word in FLAGS if word in machine] or ["portable"])[-1]
-    return "" if f"checked {level}" in last else level
 
 
 def missing(name, lines, machine):

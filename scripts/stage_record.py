@@ -1,7 +1,6 @@
 """The record of the stages of scripts/test_all.sh, tests/test-all.json: for each stage and machine the last run that passed. docs/releases.md shows it.
 
 usage: stage_record.py commit                           the commit that is tested, or what keeps a result from being recorded
-       stage_record.py passed STAGE                     exit code 0: recorded as passed at this commit
        stage_record.py add STAGE SECONDS COUNTS HAS COMMIT   STAGE passed here now, begun at COMMIT
        stage_record.py merge FILE...                    records of other machines (OCTAVO_TEST_RECORD there)
        stage_record.py page                             writes the table of docs/releases.md
@@ -77,11 +76,6 @@ def write(entries):
     record().write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def passed(stage):
-    name, why = commit()
-    return not why and any(e["stage"] == stage and e["commit"] == name for e in read(record()))
-
-
 def add(stage, seconds, counts, has, begun):
     name, why = commit()
     if not why and name != begun:
@@ -118,8 +112,6 @@ def main(words):
         name, why = commit()
         print(name + (f"; nothing is recorded: {why}" if why else ""))
         return 0
-    if what == "passed" and len(rest) == 1:
-        return 0 if passed(rest[0]) else 1
     if what == "add" and len(rest) == 5:
         if why := add(*rest):
             print(f"not recorded: {why}")

@@ -29,6 +29,9 @@ def tree(tmp_path):
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     for name, body in PASSES.items():
         stub(tmp_path, name, body)
+    for name in ("serving", "ray"):  # what compares the skips of a stage with tests/skips.txt
+        (tmp_path / f"build/{name}-venv/bin").mkdir(parents=True)
+        stub(tmp_path, f"../build/{name}-venv/bin/python", "exit 0")
     commit(tmp_path)
     return tmp_path
 
@@ -43,7 +46,7 @@ def stub(tree, name, body):
 
 
 def run(tree, *args, **environment):
-    bare = {k: v for k, v in os.environ.items() if k not in stage_record.SHORTER and k not in ("OCTAVO_COMMIT", "OCTAVO_TEST_RECORD")}
+    bare = {k: v for k, v in os.environ.items() if k not in stage_record.SHORTER and k not in ("OCTAVO_COMMIT", "OCTAVO_TEST_RECORD", "OCTAVO_TEST_ALL_OUT")}
     return subprocess.run([tree / "scripts/test_all.sh", "--jobs", "1", *args], capture_output=True, text=True, check=False, cwd=tree, env={**bare, **environment})
 
 
@@ -71,6 +74,13 @@ def test_a_stage_that_fails_does_not_stop_the_next(tree):
     assert done.returncode == 1 and "    the reason\n" in done.stdout and done.stdout.endswith("test-all: failed\n")
 
 
+def test_a_stage_of_pytest_is_held_against_the_list_of_skips(tree):
+    stub(tree, "../build/ray-venv/bin/python", 'echo "FAILED: tests.ray.a was skipped ($*)"; echo 4 passed, 1 failed, 1 skipped; exit 1')
+    done = run(tree, "--only", "serving,ray", OCTAVO_TEST_DATA="/data")
+    assert rows(done)["serving"][0] == "passed" and rows(done)["ray"] == ("FAILED", "4 passed, 1 failed, 1 skipped; exit code 1, build/test-all/ray.log")
+    assert f"FAILED: tests.ray.a was skipped (scripts/test_summary.py {tree}/build/test-all/junit.ray /data build/release)" in done.stdout
+
+
 def test_a_stage_whose_tests_are_all_skipped_fails(tree):
     stub(tree, "test_serving.sh", "echo '== 6 skipped in 0.30s =='")
     stub(tree, "run_tests.sh", "echo 0 passed, 0 failed, 3 skipped")
@@ -81,7 +91,7 @@ def test_a_stage_whose_tests_are_all_skipped_fails(tree):
 
 
 def test_what_passed_is_recorded_and_not_run_again(tree):
-    """Until something but the record and its page changes."""
+    """In the same folder, until something but the record and its page changes."""
     text = (tree / "scripts/test_all.sh").read_text()
     stub(tree, "test_all.sh", re.sub(r"^stages=\(.*\)$", "stages=(tests ray aarch64)", text, flags=re.M).removeprefix("#!/usr/bin/env bash\n"))
     stub(tree, "test_ray.sh", "exit 3")
@@ -102,6 +112,9 @@ def test_what_passed_is_recorded_and_not_run_again(tree):
     assert {name: row[0] for name, row in rows(done).items()} == {"tests": "before", "ray": "before", "aarch64": "skipped"}
     assert "all stages passed but aarch64, which this machine cannot run" in done.stdout and done.returncode == 0
     assert rows(run(tree, "--again"))["tests"][0] == "FAILED" and rows(run(tree, "--only", "tests"))["tests"][0] == "FAILED"
+    shutil.copytree(tree, tree.parent / "clone", ignore=shutil.ignore_patterns("build"))
+    elsewhere = run(tree.parent / "clone")
+    assert rows(elsewhere)["tests"][0] == "FAILED" and "before" not in elsewhere.stdout, "the record that a clone has got is no run of its own"
 
 
 def test_what_is_not_recorded(tree):
