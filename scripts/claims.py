@@ -5,6 +5,7 @@ Exit status 1 where
   - a table that still waits for its record ("figures pending") does not say of which commit it is, or its record is there;
   - the picture of the README is of another commit than its record;
   - a record is of a commit that is not in the history, or of sources with changes;
+  - a record is of another commit than the figures of the README, and docs/lab/records/others.txt does not name it with that commit and the reason;
   - a page gives more ratios without a record than docs/lab/records/unrecorded.txt allows.
 That list only becomes shorter: fewer ratios than it allows fail too, until --pin has
 written the smaller numbers (it never writes larger ones).
@@ -38,9 +39,28 @@ def stale(found, root):
     return None if done.returncode == 0 else f"is of commit {commit}, which is not in the history: measure again"
 
 
+def other_commits(records):
+    """What is wrong with others.txt, lines "COMMIT RECORD: REASON": all records that are not of the commit that the README names."""
+    file, first = records / "others.txt", records / PICTURE[0]
+    if not first.exists():
+        return []
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")] if file.exists() else []
+    named = {}
+    for line in lines:
+        if not (parts := re.fullmatch(r"(\w+) (\S+\.json): (.+)", line)):
+            return [f'{file.name}: "{line}" is not "COMMIT RECORD: REASON"']
+        named[parts[2]] = parts[1]
+    readme = json.loads(first.read_text(encoding="utf-8"))["commit"]
+    found = {f.name: json.loads(f.read_text(encoding="utf-8"))["commit"] for f in sorted(records.glob("*.json"))}
+    wrong = [f"{name} is of commit {commit}, the README of {readme}: measure again, or name it in {file.name} with the reason"
+             for name, commit in found.items() if commit != readme and named.get(name) != commit]
+    return wrong + [f"{file.name} names {name}, which is of the README's commit or is not there: remove the line" for name in named if found.get(name, readme) == readme]
+
+
 def judge(root, pages, records, allowed):
     """(what is wrong, {page: ratios without a record})"""
     wrong, shown = figures.check(pages)
+    wrong += other_commits(records)
     for file in sorted(records.glob("*.json")):
         if file.name not in shown:
             wrong.append(f"{file.name}: no page shows this record")

@@ -198,6 +198,24 @@ def test_a_picture_of_another_commit(tree):
     assert judged(tree) == ["performance.svg is not of the commit of int8-vnni-2.json: run bench/everything.py --publish"]
 
 
+def test_records_of_another_commit_than_the_readmes_are_named(tree):
+    root, page, records = tree
+    one = json.loads((records / "x.json").read_text())
+    (records / claims.PICTURE[0]).write_text(json.dumps({**one, "commit": "HEAD"}))  # in the history too
+    page.write_text(page.read_text() + f"<!-- figures: records/{claims.PICTURE[0]} | T -->\n<!-- /figures -->\n")
+    page.write_text(figures.page(page))
+    (line,) = judged(tree)
+    assert line == f"x.json is of commit {one['commit']}, the README of HEAD: measure again, or name it in others.txt with the reason"
+    (records / "others.txt").write_text(f"# A head.\n{one['commit']} x.json: the machine was there once\n")
+    assert judged(tree) == []
+    (records / "others.txt").write_text("0123456 x.json: the machine was there once\n")
+    assert judged(tree) == [line]
+    (records / "others.txt").write_text(f"{one['commit']} x.json: once\nHEAD {claims.PICTURE[0]}: why\n{one['commit']} gone.json: why\n")
+    assert [w.split(",")[0] for w in judged(tree)] == ["others.txt names int8-vnni-2.json", "others.txt names gone.json"]
+    (records / "others.txt").write_text(f"{one['commit']} x.json\n")
+    assert judged(tree) == [f'others.txt: "{one["commit"]} x.json" is not "COMMIT RECORD: REASON"']
+
+
 def test_the_cap_of_instructions_is_part_of_the_machine(tmp_path, monkeypatch):
     binary = tmp_path / "octavo"
     binary.write_bytes(b"one")
