@@ -158,3 +158,8 @@ def test_types_and_engines_of_a_gpu_do_not_end_the_build(models):
         said = octavo("build", models / "q.onnx", "-o", models / "b.octavo", "--qdq", "permit", "--force", "pairs", "--gpu", "sm_86", *allowed)
         assert "pairs: 4 taken as permissions" in said
         assert "the change of the outputs was not measured: the engine was built for" in said, said
+
+
+def test_a_layer_that_quantizes_its_input_is_named_once(models):
+    said = octavo("explain", models / "q.onnx", "--qdq", "permit", "--force", "pairs,stages", "--effort", 0, "--threads", 1)
+    assert re.search(r"^ +0 .* c1 \+ relu ", said, re.M) and "c1 + c1" not in said, said
