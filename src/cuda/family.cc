@@ -29,12 +29,8 @@ std::vector<std::string_view> split(std::string_view words) {
 }  // namespace
 
 bool Target::starts_early() const {
-  constexpr std::string_view kPrefix = "sm_";
   constexpr int kFirst = 90;
-  std::string_view number(architecture);
-  if (!number.starts_with(kPrefix)) return false;
-  number.remove_prefix(kPrefix.size());
-  return take_number(number) >= kFirst;
+  return architecture.sm >= kFirst;
 }
 
 std::string detail::spell_parameter(const ParameterRow& row, std::span<const int> parts) {

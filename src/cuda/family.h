@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cuda/text/architecture.h"
 #include "cuda/text/kernel_text.h"
 #include "region/family.h"
 #include "region/refusal.h"
@@ -29,7 +30,7 @@ using region::unmet;
 
 /// The GPU that kernels are made for.
 struct Target {
-  std::string architecture = "sm_90a";  ///< as NVRTC spells it
+  Architecture architecture = "sm_90a";
   int multiprocessors = 132;
   std::int64_t shared_bytes = 227 * 1024;  ///< that one block can use
   /// Can kernels be launched as Launch::early says? From sm_90 on.
@@ -189,8 +190,8 @@ class FamilyOf : public Family {
  private:
   class Match final : public Matched {
    public:
-    Match(const FamilyOf& family, Setting setting, Target target)
-        : family_(family), setting_(std::move(setting)), target_(std::move(target)) {}
+    Match(const FamilyOf& family, Setting setting, const Target& target)
+        : family_(family), setting_(std::move(setting)), target_(target) {}
     std::vector<Candidate> tactics() const override {
       std::vector<Candidate> out;
       for (const Choice<Tile>& c : family_.tactics(setting_, target_)) out.push_back({spell(c.tile), c.seconds});

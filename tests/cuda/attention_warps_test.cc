@@ -330,7 +330,7 @@ TEST(AttentionByWarps, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
   Scene s(5);
   attention::set(s, {1, 2, 197, 197, 64, 64}, {}, true);
-  for (const char* architecture : architectures()) {
+  for (const cuda::Architecture architecture : architectures()) {
     const cuda::Target target{architecture, 108, 99 * 1024};
     const auto all = cuda::attention_warps_family().candidates(s.region(), s.plan(), target);
     ASSERT_FALSE(all.empty());

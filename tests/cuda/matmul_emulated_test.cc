@@ -193,7 +193,7 @@ TEST(Matmul, TakesAttentionBeforeAThreadAnElement) {
   EXPECT_LT(here, cuda::matmul_family().candidates(s.region(), s.plan(), kTarget).at(0).seconds);
 }
 
-class MatmulTexts : public ::testing::TestWithParam<const char*> {
+class MatmulTexts : public ::testing::TestWithParam<cuda::Architecture> {
  protected:
   void SetUp() override {
     if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
@@ -202,7 +202,7 @@ class MatmulTexts : public ::testing::TestWithParam<const char*> {
 
 TEST_P(MatmulTexts, Compile) {
   for (const ProductType type : {ProductType::u8, ProductType::bf16, ProductType::f16, ProductType::tf32, ProductType::f32}) {
-    if (GetParam() == std::string_view("sm_75") && type != ProductType::u8 && type != ProductType::f16)
+    if (GetParam() == cuda::Architecture("sm_75") && type != ProductType::u8 && type != ProductType::f16)
       continue;  // no such products
     ProductCase c{type, {2, 3}, 197, 64, 197};
     c.right = "heads", c.zero_left = 3, c.zero_right = 128;

@@ -375,7 +375,7 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
 int run(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "compile") {  // no GPU needed
     Small small = small_shapes({}, argc > 2 ? std::atoi(argv[2]) : 40);
-    compile_all(small.all, argc > 3 ? argv[3] : "sm_90a");
+    compile_all(small.all, parse_architecture(argc > 3 ? argv[3] : "sm_90a").value());
     std::map<std::string, int> families;
     for (std::size_t i = 0; i < small.all.size(); ++i) {
       const Attempt& a = small.all[i];

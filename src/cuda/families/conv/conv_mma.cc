@@ -383,7 +383,8 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   const std::int64_t padded = l.tiles_n * tile.n;
   KernelText out;
   Launch launch = launch_of(setting.function, l.grid, l.threads, l.shared);
-  launch.counted = {setting.conv.shape.pixels(), tile.m, l.tiles_n * tile.splits, "octavo_block()", "kItems"};
+  launch.counted = {setting.conv.shape.pixels(), tile.m, l.tiles_n * tile.splits, "octavo_block()", "kItems",
+                    setting.conv.shape.open};
   /// Adds a convolution's constants, and the arguments of its parameters in the order of x, weights, constants. `of_tile`: its shape as a tile
   /// of channels sees it; `change`: what its epilogue has of its own.
   const auto add = [&](const ConvSetting& conv, const ConvShape& of_tile, std::int64_t steps,
