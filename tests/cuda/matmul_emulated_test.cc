@@ -193,6 +193,15 @@ TEST(Matmul, TakesAttentionBeforeAThreadAnElement) {
   EXPECT_LT(here, cuda::matmul_family().candidates(s.region(), s.plan(), kTarget).at(0).seconds);
 }
 
+/// The rows of the table: a family each for the types that products have.
+TEST(MatmulFamilies, EachTypeHasItsRow) {
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::u8), &cuda::matmul_u8_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::bf16), &cuda::matmul_bf16_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::f16), &cuda::matmul_f16_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::tf32), &cuda::matmul_tf32_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::f32), &cuda::matmul_f32_family());
+}
+
 class MatmulTexts : public ::testing::TestWithParam<cuda::Architecture> {
  protected:
   void SetUp() override {
