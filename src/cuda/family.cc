@@ -76,9 +76,10 @@ Reasons Family::why_not(const region::Region& region, const region::Plan& plan, 
   return refusal_of(matched(region, plan, target));
 }
 
-std::vector<Candidate> Family::candidates(const region::Region& region, const region::Plan& plan, const Target& target) const {
+std::vector<EstimatedTactic> Family::candidates(const region::Region& region, const region::Plan& plan,
+                                                const Target& target) const {
   const auto m = matched(region, plan, target);
-  return m ? (*m)->tactics() : std::vector<Candidate>();
+  return m ? (*m)->tactics() : std::vector<EstimatedTactic>();
 }
 
 Result<KernelText> Family::emit(const region::Region& region, const region::Plan& plan, const Parameters& parameters,

@@ -119,7 +119,7 @@ template <class Tile>
 }
 
 /// One way that a family offers for a region. `seconds` is an estimate that orders candidates until a time was measured.
-struct Candidate {
+struct EstimatedTactic {
   Parameters parameters;
   double seconds = 0;
 };
@@ -129,7 +129,7 @@ class Matched {
  public:
   virtual ~Matched() = default;
   /// The best guess first; never empty.
-  [[nodiscard]] virtual std::vector<Candidate> tactics() const = 0;
+  [[nodiscard]] virtual std::vector<EstimatedTactic> tactics() const = 0;
   [[nodiscard]] virtual Result<KernelText> emit(const Parameters& parameters) const = 0;
 };
 
@@ -153,8 +153,8 @@ class Family {
 
   // For one question about a region.
   [[nodiscard]] Reasons why_not(const region::Region& region, const region::Plan& plan, const Target& target) const;
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& region, const region::Plan& plan,
-                                                  const Target& target) const;
+  [[nodiscard]] std::vector<EstimatedTactic> candidates(const region::Region& region, const region::Plan& plan,
+                                                        const Target& target) const;
   [[nodiscard]] Result<KernelText> emit(const region::Region& region, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const;
 };
@@ -192,8 +192,8 @@ class FamilyOf : public Family {
    public:
     Match(const FamilyOf& family, Setting setting, const Target& target)
         : family_(family), setting_(std::move(setting)), target_(target) {}
-    std::vector<Candidate> tactics() const override {
-      std::vector<Candidate> out;
+    std::vector<EstimatedTactic> tactics() const override {
+      std::vector<EstimatedTactic> out;
       for (const Choice<Tile>& c : family_.tactics(setting_, target_)) out.push_back({spell(c.tile), c.seconds});
       return out;
     }

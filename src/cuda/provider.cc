@@ -46,11 +46,11 @@ constexpr double kBehind = 1.2;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
 
 /// The best of each kind first: sets that differ in nothing but these parameters take nearly the same time.
-std::vector<Candidate> shortlist(std::vector<Candidate> all) {
+std::vector<EstimatedTactic> shortlist(std::vector<EstimatedTactic> all) {
   static const std::set<std::string, std::less<>> minor{"stages", "filter", "copies"};
   std::map<std::string, std::size_t> seen;
-  std::vector<std::pair<std::size_t, const Candidate*>> ranked;
-  for (const Candidate& c : all) {
+  std::vector<std::pair<std::size_t, const EstimatedTactic*>> ranked;
+  for (const EstimatedTactic& c : all) {
     std::string kind;
     for (const auto& [name, value] : c.parameters) {
       if (!minor.contains(name)) kind += name + "=" + value + " ";
@@ -59,7 +59,7 @@ std::vector<Candidate> shortlist(std::vector<Candidate> all) {
     if (turn < kOfAKind) ranked.emplace_back(turn, &c);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Candidate> out;
+  std::vector<EstimatedTactic> out;
   for (const auto& [turn, c] : ranked) {
     if (out.size() < kAll) out.push_back(*c);
   }
@@ -160,7 +160,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
       const auto matched = f->matched(seen.region(), full, target_);
       if (!matched) return bad(spelled(refusal_of(matched)) + std::string(kRebuild));
       const auto all = (*matched)->tactics();
-      if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
+      if (std::none_of(all.begin(), all.end(), [&](const EstimatedTactic& c) { return c.parameters == r.tactic.parameters; }))
         return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
       OCTAVO_TRY(kernels, kernels_of(**matched, r.tactic, r));
     }
@@ -259,7 +259,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
   struct Listed {
     const Family* family;
     Reasons refusal;
-    std::vector<Candidate> all;
+    std::vector<EstimatedTactic> all;
     std::size_t preferred = 0;
   };
   [[nodiscard]] std::vector<Listed> listed(const region::Region& r, const region::Plan& plan) const {
@@ -278,7 +278,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     // Every set is compiled and timed: where several families take a convolution or a linear layer, those behind the best one offer few.
     const bool products = r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.weights.has_value();
     for (Listed& l : out) {
-      const auto close = [&](const Candidate& c) { return c.seconds <= kBehind * best->all[0].seconds; };
+      const auto close = [&](const EstimatedTactic& c) { return c.seconds <= kBehind * best->all[0].seconds; };
       const auto few = static_cast<std::size_t>(std::find_if_not(l.all.begin(), l.all.end(), close) - l.all.begin());
       l.preferred = std::min(&l == best || !products ? l.family->preferred() : std::clamp(few, kLeast, kFew), l.all.size());
     }

@@ -81,7 +81,7 @@ TEST_F(AttentionEmulated, EveryTileThatIsOffered) {
   Scene s(5);
   attention::set(s, {1, 2, 130, 70, 64, 64}, {}, true);
   std::set<std::string> seen;
-  for (const cuda::Candidate& c : cuda::attention_family().candidates(s.region(), s.plan(), kSm80)) {
+  for (const cuda::EstimatedTactic& c : cuda::attention_family().candidates(s.region(), s.plan(), kSm80)) {
     const auto t = cuda::parse<AttentionTile>(c.parameters, "attention.u8.mma");
     ASSERT_TRUE(t);
     seen.insert(c.parameters.at("queries") + " " + c.parameters.at("warps"));

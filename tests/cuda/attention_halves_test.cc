@@ -152,7 +152,7 @@ TEST_F(AttentionHalves, EveryTileThatIsOffered) {
   Scene s(5);
   halves::set(s, n, {});
   std::set<std::string> seen, keys;  // each division of the queries, and each number of keys
-  for (const cuda::Candidate& c : cuda::attention_f16_family().candidates(s.region(), s.plan(), kSm80)) {
+  for (const cuda::EstimatedTactic& c : cuda::attention_f16_family().candidates(s.region(), s.plan(), kSm80)) {
     const auto t = cuda::parse<HalvesTile>(c.parameters, "attention.f16.mma");
     ASSERT_TRUE(t);
     const bool other_queries = seen.insert(c.parameters.at("queries") + " " + c.parameters.at("warps")).second;

@@ -134,7 +134,7 @@ TEST_F(AttentionWarps, EveryTileThatIsOffered) {
   Scene s(5);
   attention::set(s, {1, 2, 280, 70, 64, 64}, {}, true);
   std::set<std::string> seen;
-  for (const cuda::Candidate& c : cuda::attention_warps_family().candidates(s.region(), s.plan(), kSm80)) {
+  for (const cuda::EstimatedTactic& c : cuda::attention_warps_family().candidates(s.region(), s.plan(), kSm80)) {
     const auto t = cuda::parse<AttentionWarpsTile>(c.parameters, "attention.u8.warps");
     ASSERT_TRUE(t);
     seen.insert(c.parameters.at("warps"));

@@ -114,7 +114,7 @@ TEST_F(MatmulEmulated, EveryTileThatIsOffered) {
   build(s, c);
   const auto all = cuda::matmul_mma_family(c.type).candidates(s.region(), s.plan(), kTarget);
   std::set<std::string> seen;
-  for (const cuda::Candidate& x : all) {
+  for (const cuda::EstimatedTactic& x : all) {
     const auto t = cuda::parse<cuda::MatmulTile>(x.parameters, "matmul");
     ASSERT_TRUE(t);
     if (!seen.insert(fmt::format("{}x{} {}x{}", t->m, t->n, t->warps_m, t->warps_n)).second) continue;

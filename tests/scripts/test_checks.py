@@ -154,6 +154,43 @@ def test_names_clean(tmp_path):
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ("struct Access {\n  int a;\n};\n", "enum class Access : int {\n  one,\n};\n"),
+        ("class Access final : public Base {\n", "template <class T>\nstruct Access\n    : Base {\n"),
+        ("struct Access {};\n", "template <class T> class Access {\n"),
+        ("struct alignas(64) Access {\n", "union Access { int a; };\n"),
+    ],
+)
+def test_a_class_name_of_two_headers_is_found(tmp_path, first, second):
+    write(tmp_path, "src/cpu/a.h", first)
+    write(tmp_path, "src/cuda/b.h", second)
+    result = run("check_names.py", tmp_path)
+    assert result.returncode == 1 and "Access: src/cpu/a.h and src/cuda/b.h define a class of this name" in result.stdout
+
+
+def test_class_names_clean(tmp_path):
+    """A declaration, a class inside another one, a class of a source, and a name that SHARED lists for these headers."""
+    write(tmp_path, "src/cpu/a.h", "struct Access {\n};\n")
+    write(tmp_path, "src/cpu/b.h", "struct Access;  // of a.h\nenum class Access : std::\n    uint8_t;\nstruct B {\n  struct Access {\n  };\n};\n")
+    write(tmp_path, "src/cpu/c.cc", "struct Access {\n};\n")
+    for path in ("src/cpu/family.h", "src/cuda/family.h"):
+        write(tmp_path, path, "class Family {\n};\n")
+    result = run("check_names.py", tmp_path)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_list_of_shared_class_names_only_becomes_shorter(tmp_path):
+    for path in ("src/cpu/family.h", "src/cuda/family.h", "src/plan/family.h"):
+        write(tmp_path, path, "class Family {\n};\n")
+    assert "Family: src/cpu/family.h and src/cuda/family.h and src/plan/family.h define" in run("check_names.py", tmp_path).stdout
+    (tmp_path / "src/plan/family.h").unlink()
+    (tmp_path / "src/cuda/family.h").write_text("")
+    write(tmp_path, "src/region/region.h", "")  # a tree with all headers
+    assert "Family: SHARED of scripts/check_names.py lists src/cuda/family.h, which no longer define it" in run("check_names.py", tmp_path).stdout
+
+
 @pytest.fixture
 def rules(tmp_path):
     write(tmp_path, "src/quant/rules/move_view_x.cc", RULE)

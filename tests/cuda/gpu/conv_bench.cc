@@ -49,7 +49,7 @@ std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::siz
     auto candidates = f->candidates(s.region, s.plan, target);
     if (family != nullptr && wanted.contains("tile") && wanted.size() == candidates.at(0).parameters.size())
       candidates = {{wanted, 0}};  // all of them: whether offered or not
-    for (const Candidate& c : candidates) {
+    for (const EstimatedTactic& c : candidates) {
       bool fits = true;
       if (const char* only = std::getenv("OCTAVO_ONLY")) {  // for example wgmma: one of the values
         fits = std::any_of(c.parameters.begin(), c.parameters.end(), [&](const auto& v) { return v.second == only; });

@@ -239,7 +239,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
       shape.real = type_ != ConvType::u8s8, shape.piece = piece;
       const std::string name = several ? fmt::format("part{}", k) : "", prefix = several ? name + "_" : "";
       shape.prefix = prefix;
-      const Epilogue e = emit_epilogue(part.tail, shape, up(padded * 4, 16));
+      const EmittedEpilogue e = emit_epilogue(part.tail, shape, up(padded * 4, 16));
       if (!e.refusal.empty()) return refuse(e.refusal);
       parameters += fmt::format(", const unsigned char* {}constants", prefix) + e.parameters;
       pointers += fmt::format("const {}OctavoPointers {}pointers = {{{}}};\n", several ? name + "::" : "", prefix, e.pointers);
