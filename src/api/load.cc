@@ -68,7 +68,7 @@ std::string built_again(const engine::EngineFile& file) {
 }
 
 engine::Devices devices_for(const LoadRequest& request) {
-  static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for", .architecture = "not asked for"};
+  static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for"};
   return request.looks_only ? engine::Devices{&cuda::absent_gpu(kElsewhere)} : devices(request.device);
 }
 

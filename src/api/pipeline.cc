@@ -284,7 +284,7 @@ Status check_options(const PipelineOptions& options) {
     return fail(ErrorKind::usage,
                 fmt::format("effort {} measures kernels, and {} ({}) is only a name here\n  build at effort 0, by estimates, or "
                             "for device cuda on a machine that has such a GPU",
-                            options.plan.effort, gpu->absent->name, gpu->absent->architecture));
+                            options.plan.effort, gpu->absent->name, gpu->absent->architecture.text()));
   }
   if (options.plan.threads >= 0) return {};
   return fail(ErrorKind::usage,

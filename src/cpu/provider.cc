@@ -14,6 +14,8 @@
 namespace octavo::cpu {
 namespace {
 
+constexpr std::string_view kProvider = "cpu";
+
 std::vector<const Family*> families_for(const Region& r) {
   if (stores_nothing(r)) return {&nothing_family()};
   std::vector<const Family*> out;
@@ -29,7 +31,7 @@ std::string name_of(const Family& f, const Region& r, Isa isa) {
 Tactic tactic_of(const Family& f, const Region& r, Isa isa, Parameters parameters = {}, std::vector<Tactic> parts = {}) {
   const Row& row = f.row();
   Tactic t;
-  t.provider = "cpu";
+  t.provider = kProvider;
   t.family = name_of(f, r, isa);
   t.version = row.version;
   t.required = region::required_by(parts);
@@ -78,7 +80,7 @@ struct Found {
 Result<Found> find(const Region& r, const Tactic& tactic) {
   for (const Family* f : families_for(r)) {
     for (const Isa isa : f->row().levels) {
-      if (tactic.provider != "cpu" || name_of(*f, r, isa) != tactic.family) continue;
+      if (tactic.provider != kProvider || name_of(*f, r, isa) != tactic.family) continue;
       OCTAVO_CHECK(check_tactic(tactic, *f, r, isa));
       return Found{f, isa};
     }
@@ -149,7 +151,7 @@ bool add_variants(const Family& f, const Region& r, const Plan& plan, std::vecto
 
 class CpuProvider final : public region::Provider, public region::LoadsAs {
  public:
-  std::string_view name() const override { return "cpu"; }
+  std::string_view name() const override { return kProvider; }
 
   /// A family's name may begin with that of another: the longest one is meant.
   std::vector<ParameterRow> parameters_of(const Tactic& tactic) const override {

@@ -29,12 +29,8 @@ std::vector<std::string_view> split(std::string_view words) {
 }  // namespace
 
 bool Target::starts_early() const {
-  constexpr std::string_view kPrefix = "sm_";
   constexpr int kFirst = 90;
-  std::string_view number(architecture);
-  if (!number.starts_with(kPrefix)) return false;
-  number.remove_prefix(kPrefix.size());
-  return take_number(number) >= kFirst;
+  return architecture.sm >= kFirst;
 }
 
 std::string detail::spell_parameter(const ParameterRow& row, std::span<const int> parts) {
@@ -80,9 +76,10 @@ Reasons Family::why_not(const region::Region& region, const region::Plan& plan, 
   return refusal_of(matched(region, plan, target));
 }
 
-std::vector<Candidate> Family::candidates(const region::Region& region, const region::Plan& plan, const Target& target) const {
+std::vector<EstimatedTactic> Family::candidates(const region::Region& region, const region::Plan& plan,
+                                                const Target& target) const {
   const auto m = matched(region, plan, target);
-  return m ? (*m)->tactics() : std::vector<Candidate>();
+  return m ? (*m)->tactics() : std::vector<EstimatedTactic>();
 }
 
 Result<KernelText> Family::emit(const region::Region& region, const region::Plan& plan, const Parameters& parameters,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cuda/text/architecture.h"
 #include "cuda/text/kernel_text.h"
 #include "region/family.h"
 #include "region/refusal.h"
@@ -29,7 +30,7 @@ using region::unmet;
 
 /// The GPU that kernels are made for.
 struct Target {
-  std::string architecture = "sm_90a";  ///< as NVRTC spells it
+  Architecture architecture = "sm_90a";
   int multiprocessors = 132;
   std::int64_t shared_bytes = 227 * 1024;  ///< that one block can use
   /// Can kernels be launched as Launch::early says? From sm_90 on.
@@ -118,7 +119,7 @@ template <class Tile>
 }
 
 /// One way that a family offers for a region. `seconds` is an estimate that orders candidates until a time was measured.
-struct Candidate {
+struct EstimatedTactic {
   Parameters parameters;
   double seconds = 0;
 };
@@ -128,7 +129,7 @@ class Matched {
  public:
   virtual ~Matched() = default;
   /// The best guess first; never empty.
-  [[nodiscard]] virtual std::vector<Candidate> tactics() const = 0;
+  [[nodiscard]] virtual std::vector<EstimatedTactic> tactics() const = 0;
   [[nodiscard]] virtual Result<KernelText> emit(const Parameters& parameters) const = 0;
 };
 
@@ -152,8 +153,8 @@ class Family {
 
   // For one question about a region.
   [[nodiscard]] Reasons why_not(const region::Region& region, const region::Plan& plan, const Target& target) const;
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& region, const region::Plan& plan,
-                                                  const Target& target) const;
+  [[nodiscard]] std::vector<EstimatedTactic> candidates(const region::Region& region, const region::Plan& plan,
+                                                        const Target& target) const;
   [[nodiscard]] Result<KernelText> emit(const region::Region& region, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const;
 };
@@ -189,10 +190,10 @@ class FamilyOf : public Family {
  private:
   class Match final : public Matched {
    public:
-    Match(const FamilyOf& family, Setting setting, Target target)
-        : family_(family), setting_(std::move(setting)), target_(std::move(target)) {}
-    std::vector<Candidate> tactics() const override {
-      std::vector<Candidate> out;
+    Match(const FamilyOf& family, Setting setting, const Target& target)
+        : family_(family), setting_(std::move(setting)), target_(target) {}
+    std::vector<EstimatedTactic> tactics() const override {
+      std::vector<EstimatedTactic> out;
       for (const Choice<Tile>& c : family_.tactics(setting_, target_)) out.push_back({spell(c.tile), c.seconds});
       return out;
     }

@@ -36,7 +36,7 @@ namespace {
 using region::Offer;
 using region::Tactic;
 
-constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
+constexpr std::string_view kTransfer = "transfer";
 /// Sets of parameters that a family offers to thorough searches, at most.
 constexpr std::size_t kAll = 64;
 /// Where several families take a convolution or a linear layer with constant weights, only the one with the least estimate offers what it prefers; the others what they estimate within kBehind
@@ -46,11 +46,11 @@ constexpr double kBehind = 1.2;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
 
 /// The best of each kind first: sets that differ in nothing but these parameters take nearly the same time.
-std::vector<Candidate> shortlist(std::vector<Candidate> all) {
+std::vector<EstimatedTactic> shortlist(std::vector<EstimatedTactic> all) {
   static const std::set<std::string, std::less<>> minor{"stages", "filter", "copies"};
   std::map<std::string, std::size_t> seen;
-  std::vector<std::pair<std::size_t, const Candidate*>> ranked;
-  for (const Candidate& c : all) {
+  std::vector<std::pair<std::size_t, const EstimatedTactic*>> ranked;
+  for (const EstimatedTactic& c : all) {
     std::string kind;
     for (const auto& [name, value] : c.parameters) {
       if (!minor.contains(name)) kind += name + "=" + value + " ";
@@ -59,7 +59,7 @@ std::vector<Candidate> shortlist(std::vector<Candidate> all) {
     if (turn < kOfAKind) ranked.emplace_back(turn, &c);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Candidate> out;
+  std::vector<EstimatedTactic> out;
   for (const auto& [turn, c] : ranked) {
     if (out.size() < kAll) out.push_back(*c);
   }
@@ -147,10 +147,10 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     const auto bad = [&](const std::string& what) {
       return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic {}: {}", r.name, r.tactic.name(), what));
     };
-    if (r.tactic.required != std::vector<std::string>{target_.architecture})
+    if (r.tactic.required != std::vector<std::string>{target_.architecture.text()})
       return fail(ErrorKind::unsupported,
                   fmt::format("region \"{}\" needs {}, this GPU is {}", r.name,
-                              r.tactic.required.empty() ? "nothing" : r.tactic.required[0], target_.architecture));
+                              r.tactic.required.empty() ? "nothing" : r.tactic.required[0], target_.architecture.text()));
     if (region::is_transfer(r, plan) != (r.tactic.family == kTransfer)) return bad("it is not one for this region");
     RegionKernels kernels;
     if (r.tactic.family != kTransfer) {
@@ -160,7 +160,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
       const auto matched = f->matched(seen.region(), full, target_);
       if (!matched) return bad(spelled(refusal_of(matched)) + std::string(kRebuild));
       const auto all = (*matched)->tactics();
-      if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
+      if (std::none_of(all.begin(), all.end(), [&](const EstimatedTactic& c) { return c.parameters == r.tactic.parameters; }))
         return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
       OCTAVO_TRY(kernels, kernels_of(**matched, r.tactic, r));
     }
@@ -219,7 +219,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     OCTAVO_TRY(RegionKernels kernels, read_launches(artifact.launch, r));
     OCTAVO_TRY(const auto modules, split_modules(artifact.code));
     return kernel_of(std::move(kernels), modules, r, plan,
-                     [&](std::size_t m, std::string_view architecture, std::span<const Launch* const> launches) {
+                     [&](std::size_t m, Architecture architecture, std::span<const Launch* const> launches) {
                        return check_ ? check_(modules[m], architecture, launches) : Status();
                      });
   }
@@ -249,7 +249,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
       return fail(ErrorKind::internal, "launches or code of another provider");
     OCTAVO_TRY(RegionKernels kernels, launches_of(read->form, numbers, r));
     return kernel_of(std::move(kernels), known != nullptr ? known->modules : std::vector<std::span<const std::byte>>(), r, plan,
-                     [&](std::size_t m, std::string_view architecture, std::span<const Launch* const> launches) {
+                     [&](std::size_t m, Architecture architecture, std::span<const Launch* const> launches) {
                        return check_ ? check_read_code(known->cubins[m], architecture, launches) : Status();
                      });
   }
@@ -259,7 +259,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
   struct Listed {
     const Family* family;
     Reasons refusal;
-    std::vector<Candidate> all;
+    std::vector<EstimatedTactic> all;
     std::size_t preferred = 0;
   };
   [[nodiscard]] std::vector<Listed> listed(const region::Region& r, const region::Plan& plan) const {
@@ -278,7 +278,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     // Every set is compiled and timed: where several families take a convolution or a linear layer, those behind the best one offer few.
     const bool products = r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.weights.has_value();
     for (Listed& l : out) {
-      const auto close = [&](const Candidate& c) { return c.seconds <= kBehind * best->all[0].seconds; };
+      const auto close = [&](const EstimatedTactic& c) { return c.seconds <= kBehind * best->all[0].seconds; };
       const auto few = static_cast<std::size_t>(std::find_if_not(l.all.begin(), l.all.end(), close) - l.all.begin());
       l.preferred = std::min(&l == best || !products ? l.family->preferred() : std::clamp(few, kLeast, kFew), l.all.size());
     }
@@ -308,7 +308,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     t.family = f.name();
     t.version = f.version();
     t.parameters = parameters;
-    t.required = {target_.architecture};
+    t.required = {target_.architecture.text()};
     t.forwards_stages = r.stages.size() > 1 && !r.independent;
     return t;
   }
@@ -318,7 +318,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     Offer o;
     o.tactic.provider = kProvider;
     o.tactic.family = kTransfer;
-    o.tactic.required = {target_.architecture};
+    o.tactic.required = {target_.architecture.text()};
     o.cost = cost::kTransferStart +
              static_cast<double>(ir::count(r.stages[0].space) * element_bytes(r.stages[0].stores[0])) / cost::kTransfer;
     return o;
@@ -363,13 +363,19 @@ class GpuProvider final : public region::Provider, public region::Restarts {
         if (p.image >= 0) OCTAVO_CHECK(check_image(s.launch.images[static_cast<std::size_t>(p.image)], bytes - p.offset));
       }
     }
-    const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];
+    std::optional<Architecture> architecture;
+    if (!r.tactic.required.empty()) {
+      architecture = parse_architecture(r.tactic.required[0]);
+      if (!architecture)
+        return fail(ErrorKind::bad_engine,
+                    fmt::format("region \"{}\" needs \"{}\", which is no architecture of a GPU", r.name, r.tactic.required[0]));
+    }
     for (std::size_t m = 0; m < modules.size(); ++m) {
       std::vector<const Launch*> launches;
       for (const RegionKernels::Start& s : kernels.starts) {
         if (static_cast<std::size_t>(s.module) == m) launches.push_back(&s.launch);
       }
-      OCTAVO_CHECK(check(m, architecture, launches));
+      OCTAVO_CHECK(check(m, architecture.value_or(Architecture()), launches));
     }
     return std::make_unique<GpuKernel>(std::move(modules), std::move(kernels.starts), kernels.workspace_bytes, architecture);
   }

@@ -81,7 +81,7 @@ class Checker {
 
  private:
   /// Elements of a result: block and byte offset of each, -1 for those that are not judged.
-  struct Target {
+  struct JudgedElements {
     const region::TensorRef* tensor = nullptr;
     std::size_t block = 0;
     std::vector<std::int64_t> at;
@@ -144,7 +144,7 @@ class Checker {
       const auto count = counted(r, *t, memory);
       const auto dim = count.first;
       const auto extent = count.second;
-      Target target{t, to->first, {}};
+      JudgedElements target{t, to->first, {}};
       target.at.reserve(static_cast<std::size_t>(ir::count(t->dims)));
       each_element(*t, [&](std::int64_t at, const auto& index) {
         const bool own = !read_by[to->first][static_cast<std::size_t>(to->second + at)];
@@ -175,7 +175,7 @@ class Checker {
   }
 
   void fill(Contents& all, std::byte pattern) const {
-    for (const Target& t : targets_) {
+    for (const JudgedElements& t : targets_) {
       const auto size = static_cast<std::size_t>(region::element_bytes(*t.tensor));
       for (const std::int64_t at : t.at) {
         if (at >= 0) std::memset(all[t.block].data() + at, static_cast<int>(pattern), size);
@@ -184,7 +184,7 @@ class Checker {
   }
 
   /// Does the element hold nothing but the pattern?
-  [[nodiscard]] static bool holds(const Contents& all, const Target& t, std::int64_t at, std::byte pattern) {
+  [[nodiscard]] static bool holds(const Contents& all, const JudgedElements& t, std::int64_t at, std::byte pattern) {
     const std::byte* from = all[t.block].data() + at;
     return std::all_of(from, from + region::element_bytes(*t.tensor), [&](std::byte b) { return b == pattern; });
   }
@@ -193,7 +193,7 @@ class Checker {
     OCTAVO_TRY(Contents now, read());
     std::vector<std::vector<std::size_t>> doubtful;
     bool any = false;
-    for (const Target& t : targets_) {
+    for (const JudgedElements& t : targets_) {
       auto& list = doubtful.emplace_back();
       for (std::size_t n = 0; n < t.at.size(); ++n) {
         if (t.at[n] >= 0 && holds(now, t, t.at[n], kFirst)) list.push_back(n);
@@ -208,7 +208,7 @@ class Checker {
     OCTAVO_CHECK(context_.repeat(index, memory));
     OCTAVO_TRY(now, read());
     for (std::size_t k = 0; k < targets_.size(); ++k) {
-      const Target& t = targets_[k];
+      const JudgedElements& t = targets_[k];
       MemoryFault fault{MemoryFault::Kind::unwritten, index, t.tensor->value, 0, static_cast<std::int64_t>(t.at.size()), {}};
       for (const std::size_t n : doubtful[k]) {
         if (!holds(now, t, t.at[n], kSecond)) continue;
@@ -253,8 +253,8 @@ class Checker {
   Context& context_;
   const region::Plan& plan_;
   std::vector<Block> blocks_;
-  std::vector<Target> targets_;  ///< of the region that runs
-  Contents saved_, filled_;      ///< before it: as it was, and with the pattern in its results
+  std::vector<JudgedElements> targets_;  ///< of the region that runs
+  Contents saved_, filled_;              ///< before it: as it was, and with the pattern in its results
   Status status_;
 };
 

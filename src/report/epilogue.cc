@@ -15,14 +15,14 @@ std::string_view name_of(Activation activation) {
   return "";
 }
 
-Epilogue epilogue_of(const region::Stage& s, const region::Plan& plan) {
+EpilogueSummary epilogue_of(const region::Stage& s, const region::Plan& plan) {
   using program::Op;
   const auto& code = s.program.code;
   const auto at = [&](int v) -> const program::Instr& { return code[static_cast<std::size_t>(v)]; };
   // Values that are the sum times and plus something: what other functions make of it is no longer a lower bound of the sum.
   std::vector<char> linear(code.size(), 0);
   std::vector<int> readers(code.size(), -1);
-  Epilogue e;
+  EpilogueSummary e;
   const auto elements = [&](int v) -> std::int64_t {  // of a constant of one element, or one a channel
     const program::Instr& i = at(v);
     if (i.op != Op::load_f && i.op != Op::load_i) return 0;

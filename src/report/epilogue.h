@@ -14,10 +14,10 @@ enum class Activation { none, relu, clipped_relu };
 
 /// Of a convolution's sum. A lower bound of 0 counts as RELU also where it is the bound of the quantization: that is what became of
 /// the Relu. Functions of the sum that are not linear (sigmoid, tables, ...) are no activation that there is a word for.
-struct Epilogue {
+struct EpilogueSummary {
   std::int64_t bias = 0;                     ///< elements of the constant that is added, one or one a channel; 0: none is
   Activation activation = Activation::none;  ///< clipped_relu: an upper bound as well, before quantizing
 };
-[[nodiscard]] Epilogue epilogue_of(const region::Stage& stage, const region::Plan& plan);
+[[nodiscard]] EpilogueSummary epilogue_of(const region::Stage& stage, const region::Plan& plan);
 
 }  // namespace octavo::report

@@ -110,7 +110,7 @@ void convolution(json& j, const Stage& s, const Plan& plan, const std::string& p
   j[prefix + "OutMaps"] = s.space[1];
   j[prefix + "Groups"] = window.group;
   j["Weights"] = {{"Type", a.integer ? "Int8" : "Float"}, {"Count", ir::count(w.dims)}};
-  const Epilogue e = epilogue_of(s, plan);
+  const EpilogueSummary e = epilogue_of(s, plan);
   j["Bias"] = {{"Type", "Float"}, {"Count", e.bias}};
   j["HasBias"] = e.bias > 0 ? 1 : 0;
   j["HasSparseWeights"] = 0;

@@ -13,9 +13,10 @@ CompileAhead::~CompileAhead() {
   for (std::thread& t : workers_) t.join();
 }
 
-void CompileAhead::add(const region::Region& region, std::shared_ptr<const region::Plan> plan, std::vector<Candidate> candidates) {
+void CompileAhead::add(const region::Region& region, std::shared_ptr<const region::Plan> plan,
+                       std::vector<ProvidedTactic> candidates) {
   const auto own = std::make_shared<const region::Region>(region);
-  for (Candidate& c : candidates) {
+  for (ProvidedTactic& c : candidates) {
     {
       const std::lock_guard lock(mutex_);
       waiting_.push_back({own, plan, std::move(c)});

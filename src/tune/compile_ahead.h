@@ -25,13 +25,13 @@ class CompileAhead {
   ~CompileAhead();
 
   /// `plan`: has the region's buffers, and is not changed any more.
-  void add(const region::Region& region, std::shared_ptr<const region::Plan> plan, std::vector<Candidate> candidates);
+  void add(const region::Region& region, std::shared_ptr<const region::Plan> plan, std::vector<ProvidedTactic> candidates);
 
  private:
   struct Work {
     std::shared_ptr<const region::Region> region;
     std::shared_ptr<const region::Plan> plan;
-    Candidate candidate;
+    ProvidedTactic candidate;
   };
   void run();
 

@@ -68,7 +68,7 @@ constexpr std::size_t kLargeConstants = std::size_t{1} << 20;
 /// A tactic of the host: compiled, and its runner, of one region first and of several copies later. Either may be gone for a while.
 class OnHost {
  public:
-  OnHost(const region::Region& region, const region::Plan& plan, const Candidate& candidate)
+  OnHost(const region::Region& region, const region::Plan& plan, const ProvidedTactic& candidate)
       : region_(region), plan_(plan), candidate_(candidate) {
     region_.tactic = candidate.tactic;
   }
@@ -113,7 +113,7 @@ class OnHost {
  private:
   region::Region region_;
   const region::Plan& plan_;
-  const Candidate& candidate_;
+  const ProvidedTactic& candidate_;
   std::optional<region::Artifact> artifact_;
   std::unique_ptr<Runner> runner_;
   int copies_ = 0, last_copies_ = 1;
@@ -129,7 +129,8 @@ int cold_copies(std::size_t constants, int threads) {
 /// On the host: a plan of each tactic. The first runs are of one region; several copies are made only of what is not hopeless then. Empty functions
 /// for those that are refused after all; `first`: seconds of the first runs.
 Result<std::vector<Run>> ready_on_host(const region::Region& region, const region::Plan& plan,
-                                       const std::vector<Candidate>& candidates, double seconds_each, std::vector<double>& first) {
+                                       const std::vector<ProvidedTactic>& candidates, double seconds_each,
+                                       std::vector<double>& first) {
   const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
   std::vector<std::shared_ptr<OnHost>> tactics(candidates.size());
   double least = 0;
@@ -178,13 +179,13 @@ Result<std::vector<Run>> ready_on_host(const region::Region& region, const regio
 
 /// On another device: one plan of all tactics, which share its memory; where one of them cannot be made ready, a plan each.
 Result<std::vector<Run>> ready_on_device(const region::Region& region, const region::Plan& plan,
-                                         const std::vector<Candidate>& candidates, const engine::Devices& devices) {
+                                         const std::vector<ProvidedTactic>& candidates, const engine::Devices& devices) {
   std::vector<Run> out(candidates.size());
   const BuildTimer timer(&BuildWork::prepare);
   OCTAVO_TRY(EveryTactic all, every_tactic(region, plan, candidates, engine::available_cores()));
   if (all.candidates.empty()) return out;
   engine::Providers providers;
-  for (const Candidate& c : candidates) {
+  for (const ProvidedTactic& c : candidates) {
     if (std::find(providers.begin(), providers.end(), c.provider) == providers.end()) providers.push_back(c.provider);
   }
   auto made = Runner::create(std::move(all.plan), providers, devices);
@@ -210,7 +211,7 @@ std::uint64_t measurements() {
 }
 
 Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
-                                           const std::vector<Candidate>& candidates, double seconds_each,
+                                           const std::vector<ProvidedTactic>& candidates, double seconds_each,
                                            const engine::Devices& devices) {
   ++measurement_count();
   const BuildTimer timer(&BuildWork::time);

@@ -29,7 +29,7 @@ struct TacticSeconds {
 /// marked if that does not help. `seconds_each`: how long to measure each (some 4e-3 for a first
 /// guess, 1e-1 for a careful one). Runs on plan.threads threads. Cost: making every tactic once, plus the time asked for.
 [[nodiscard]] Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
-                                                         const std::vector<Candidate>& candidates, double seconds_each,
+                                                         const std::vector<ProvidedTactic>& candidates, double seconds_each,
                                                          const engine::Devices& devices = {});
 
 struct PairTime {

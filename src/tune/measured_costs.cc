@@ -60,8 +60,8 @@ std::shared_ptr<const region::Plan> without_regions(const region::Plan& plan) {
 }
 
 /// The tactic that the planner will take for these times, as a rule.
-Candidate elected(const std::vector<region::Offer>& offers, const std::vector<plan::TacticTime>& times,
-                  const std::vector<const region::Provider*>& providers) {
+ProvidedTactic elected(const std::vector<region::Offer>& offers, const std::vector<plan::TacticTime>& times,
+                       const std::vector<const region::Provider*>& providers) {
   double least = -1;
   for (const plan::TacticTime& t : times) {
     if (t.seconds >= 0 && (least < 0 || t.seconds < least)) least = t.seconds;
@@ -81,7 +81,7 @@ bool may_have_key_of(const region::Region& r, const region::Region& other) {
 /// The plan that is found is mostly the first one, and its regions with this key have texts of their own where their constants differ: they are
 /// compiled while other regions are timed, not when the plan is found.
 void compile_chosen(CompileAhead& ahead, const region::Region& region, const std::string& key, const region::Plan& plan,
-                    const Candidate& chosen) {
+                    const ProvidedTactic& chosen) {
   if (chosen.provider == nullptr) return;
   std::shared_ptr<const region::Plan> own;
   for (const region::Region& r : plan.regions) {
@@ -134,7 +134,7 @@ Status MeasuredCosts::time_missing(const region::Region& region, const region::P
                                    const std::vector<region::Offer>& offers, const std::vector<std::size_t>& slots) {
   if (slots.empty()) return {};
   if (!compiled_.contains(key)) compile_ahead(plan);
-  std::vector<Candidate> candidates;
+  std::vector<ProvidedTactic> candidates;
   for (const std::size_t i : slots) candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
   OCTAVO_TRY(const auto seconds, time_part_or_all(region, plan, offers, slots, candidates));
   for (std::size_t k = 0; k < slots.size(); ++k) {
@@ -148,7 +148,7 @@ Status MeasuredCosts::time_missing(const region::Region& region, const region::P
 Result<std::vector<TacticSeconds>> MeasuredCosts::time_part_or_all(const region::Region& region, const region::Plan& plan,
                                                                    const std::vector<region::Offer>& offers,
                                                                    const std::vector<std::size_t>& slots,
-                                                                   const std::vector<Candidate>& candidates) const {
+                                                                   const std::vector<ProvidedTactic>& candidates) const {
   if (options_.measure) return options_.measure(region, plan, candidates);
   const double each = effort_.tactic_seconds;
   double least = -1;
@@ -314,7 +314,7 @@ void MeasuredCosts::add_ahead(const region::Region& r, const std::shared_ptr<con
       !compiled_.insert(region::key(r, *plan)).second)
     return;
   const std::vector<region::Offer> offers = offers_of(r, *plan);
-  std::vector<Candidate> candidates;
+  std::vector<ProvidedTactic> candidates;
   for (const std::size_t i : missing(r, *plan, offers))
     candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
   if (!candidates.empty()) ahead_.add(r, plan, std::move(candidates));

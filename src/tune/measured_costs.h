@@ -28,7 +28,7 @@ struct TuneOptions {
   bool strict = false;                          ///< a time that is missing in the cache is an error
   std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
   /// Instead of running tactics, seconds for each: what a build would time can be listed on a machine without the device. Nothing is compiled then.
-  std::function<Result<std::vector<TacticSeconds>>(const region::Region&, const region::Plan&, const std::vector<Candidate>&)>
+  std::function<Result<std::vector<TacticSeconds>>(const region::Region&, const region::Plan&, const std::vector<ProvidedTactic>&)>
       measure;
 };
 
@@ -73,7 +73,7 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] Result<std::vector<TacticSeconds>> time_part_or_all(const region::Region& region, const region::Plan& plan,
                                                                     const std::vector<region::Offer>& offers,
                                                                     const std::vector<std::size_t>& slots,
-                                                                    const std::vector<Candidate>& candidates) const;
+                                                                    const std::vector<ProvidedTactic>& candidates) const;
   void note_first(const region::Plan& plan);
   [[nodiscard]] std::vector<region::Offer> offers_of(const region::Region& region, const region::Plan& plan) const;
   [[nodiscard]] Status time_leaders(const region::Plan& plan);

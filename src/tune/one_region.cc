@@ -97,7 +97,8 @@ Plan one_region(const Region& region, const Plan& plan, const region::Artifact& 
   return std::move(cutter.out);
 }
 
-Result<EveryTactic> every_tactic(const Region& region, const Plan& plan, const std::vector<Candidate>& candidates, int threads) {
+Result<EveryTactic> every_tactic(const Region& region, const Plan& plan, const std::vector<ProvidedTactic>& candidates,
+                                 int threads) {
   const bool transfer = region::is_transfer(region, plan);  // between two memories, which stay what they are
   Cutter cutter(plan, transfer ? region::kHost : region.device);
   const Region common = cutter.cut(region);

@@ -16,8 +16,8 @@ namespace octavo::tune {
 [[nodiscard]] region::Plan one_region(const region::Region& region, const region::Plan& plan, const region::Artifact& artifact,
                                       int copies);
 
-/// One way to run a region, to be timed.
-struct Candidate {
+/// One way to run a region, with whose it is.
+struct ProvidedTactic {
   region::Tactic tactic;
   const region::Provider* provider = nullptr;
 };
@@ -31,7 +31,7 @@ struct EveryTactic {
 /// For a region of a device other than the host, all in that device's memory (what the caller passes too); a transfer keeps its two
 /// memories. Providers compile on `threads` threads; code is not finished (region::Provider::finish).
 [[nodiscard]] Result<EveryTactic> every_tactic(const region::Region& region, const region::Plan& plan,
-                                               const std::vector<Candidate>& candidates, int threads);
+                                               const std::vector<ProvidedTactic>& candidates, int threads);
 
 /// Bytes of the constants that the region reads.
 [[nodiscard]] std::size_t constant_bytes(const region::Region& region, const region::Plan& plan);

@@ -51,7 +51,7 @@ struct EmulatedGpu {
       });
 
   EmulatedGpu() = default;
-  explicit EmulatedGpu(cuda::Target t) : target(std::move(t)) {}
+  explicit EmulatedGpu(const cuda::Target& t) : target(t) {}
 
   struct Made {
     std::shared_ptr<const engine::Engine> engine;

@@ -142,7 +142,7 @@ void build_coded(Scene& s, const CodedCase& k) {
 }
 
 Curve found(Scene& s) {
-  cpu::jit::Epilogue e;
+  cpu::jit::LoweredEpilogue e;
   EXPECT_EQ(spelled(cpu::jit::lower(s.region().stages[0], false, true, e)), "");
   Curve c;
   EXPECT_EQ(spelled(Curve::find(e, c)), "");
@@ -160,7 +160,7 @@ TEST(Curve, FindsKnownFunctionsAndNothingElse) {
     Scene s(2);
     build(s, {.f = kFunctions[0]});
     change(s);
-    cpu::jit::Epilogue e;
+    cpu::jit::LoweredEpilogue e;
     EXPECT_EQ(spelled(cpu::jit::lower(s.region().stages[0], false, true, e)), "");
     Curve c;
     return Curve::find(e, c);
@@ -261,7 +261,7 @@ TEST(Curve, OutsideOfTheWindowCodesAreThoseOfTheOracle) {
 }
 
 /// The packed value of an epilogue, instruction by instruction as kernels compute it; loads read `operands`.
-std::int32_t packed_value(const cpu::jit::Epilogue& e, std::int32_t acc, const std::vector<float>& operands) {
+std::int32_t packed_value(const cpu::jit::LoweredEpilogue& e, std::int32_t acc, const std::vector<float>& operands) {
   const program::Program none;
   std::vector<program::Scalar> v(e.code.size());
   for (std::size_t i = 0; i < e.code.size(); ++i) {
@@ -309,7 +309,7 @@ TEST(Curve, OfACodeGivesWhatIsWritten) {
         ASSERT_TRUE(packed);
         const auto lines = (*packed)[2].data<float>();
         const auto flags = (*packed)[3].data<std::int32_t>();
-        const cpu::jit::Epilogue e = cpu::jit::curve_epilogue(plan.epilogue, *plan.curve, (*packed)[4].data<float>().data());
+        const cpu::jit::LoweredEpilogue e = cpu::jit::curve_epilogue(plan.epilogue, *plan.curve, (*packed)[4].data<float>().data());
         const auto operand = [&](std::size_t n, std::int64_t c) {
           return s.plan()
               .buffers[static_cast<std::size_t>(s.stage().operands[n].ref.buffer)]

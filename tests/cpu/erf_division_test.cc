@@ -47,7 +47,7 @@ program::Program gelu(bool argument) {
 
 TEST(ErfDivision, IsFoundWhereOneIsAdded) {
   const auto count = [](const program::Program& p) {
-    cpu::jit::Epilogue e;
+    cpu::jit::LoweredEpilogue e;
     EXPECT_TRUE(cpu::jit::lower(region_of(p).stages[0], false, false, e).empty());
     return cpu::jit::multiply_in_erf(e);
   };

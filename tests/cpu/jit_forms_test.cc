@@ -17,16 +17,16 @@
 namespace octavo::testing {
 namespace {
 
-using cpu::jit::Epilogue;
 using cpu::jit::Form;
 using cpu::jit::Instr;
+using cpu::jit::LoweredEpilogue;
 using cpu::jit::Quotient;
 using cpu::jit::Requant;
 using ir::DType;
 using program::Op;
 
 /// The value of each instruction, as the kernels compute it; loads read `operands`.
-std::vector<program::Scalar> evaluate(const Epilogue& e, std::int32_t acc, const std::vector<program::Scalar>& operands) {
+std::vector<program::Scalar> evaluate(const LoweredEpilogue& e, std::int32_t acc, const std::vector<program::Scalar>& operands) {
   const program::Program none;
   std::vector<program::Scalar> v(e.code.size());
   for (std::size_t i = 0; i < e.code.size(); ++i) {
@@ -47,7 +47,7 @@ std::vector<program::Scalar> evaluate(const Epilogue& e, std::int32_t acc, const
   return v;
 }
 
-std::int32_t packed(const Epilogue& e, std::int32_t code) {
+std::int32_t packed(const LoweredEpilogue& e, std::int32_t code) {
   return std::clamp(code + e.pack.zero, e.pack.lo, e.pack.hi);
 }
 
@@ -95,8 +95,8 @@ TEST(Forms, AWrongQuotientIsNoticed) {
 }
 
 /// code = clamp(round((s1 * c1 + s2 * (c2 - z2)) / s)) + zero with c1 the rounded accumulator. Value 1 is c1.
-Epilogue addition(float s1, float s2, std::int32_t z2, DType other, float s, std::int32_t zero, bool relu) {
-  Epilogue e;
+LoweredEpilogue addition(float s1, float s2, std::int32_t z2, DType other, float s, std::int32_t zero, bool relu) {
+  LoweredEpilogue e;
   const auto push = [&](Instr in) {
     e.code.push_back(in);
     return static_cast<int>(e.code.size()) - 1;
@@ -106,8 +106,8 @@ Epilogue addition(float s1, float s2, std::int32_t z2, DType other, float s, std
     std::memcpy(&bits, &f, 4);
     return push({Op::imm_f, {-1, -1, -1, -1}, bits});
   };
-  e.operands = {{cpu::jit::Access::full, other, 1}};
-  e.stores = {{cpu::jit::Access::full, DType::u8, 2}};
+  e.operands = {{cpu::jit::OperandAccess::full, other, 1}};
+  e.stores = {{cpu::jit::OperandAccess::full, DType::u8, 2}};
   const int acc = push({Op::acc_i}), c1 = push({Op::f2i, {push({Op::i2f, {acc, -1, -1, -1}}), -1, -1, -1}});
   int c2 = push({Op::load_i, {-1, -1, -1, -1}, 0});
   if (z2 != 0) c2 = push({Op::sub_i, {c2, push({Op::imm_i, {-1, -1, -1, -1}, z2}), -1, -1}});
@@ -138,10 +138,10 @@ TEST(Forms, AnAddOfCodesGivesEveryCode) {
     const DType other = seed % 4 == 0 ? DType::s8 : DType::u8;
     const std::int32_t z2 = other == DType::s8 ? 0 : static_cast<std::int32_t>(rng() % 256);
     const std::int32_t zero = seed % 2 == 0 ? 128 : static_cast<std::int32_t>(rng() % 256);
-    const Epilogue written = addition(s1, s2, z2, other, s, zero, seed % 3 == 0);
+    const LoweredEpilogue written = addition(s1, s2, z2, other, s, zero, seed % 3 == 0);
     int c1 = -1;
     for (std::size_t i = 0; c1 < 0; ++i) c1 = written.code[i].op == Op::f2i ? static_cast<int>(i) : -1;
-    Epilogue shorter = written;
+    LoweredEpilogue shorter = written;
     if (!add_by_fmas(shorter, c1, -128, 127)) continue;
     ++found;
     EXPECT_LT(shorter.operations(), written.operations());
@@ -165,8 +165,8 @@ TEST(Forms, ZeroPointsAreFoldedOnlyWhereTheirProductIsExact) {
   int folded = 0;
   for (const std::int32_t zero : {1, 3, 7, 64, 113, 128, 142, 255}) {
     for (const float scale : {0.05F, 0.25F, 0.37F, 1.5e-3F}) {
-      const Epilogue written = addition(0.1F, scale, zero, DType::u8, 0.2F, 0, false);
-      Epilogue other = written;
+      const LoweredEpilogue written = addition(0.1F, scale, zero, DType::u8, 0.2F, 0, false);
+      LoweredEpilogue other = written;
       fold_zero_points(other);
       const bool exact =
           static_cast<double>(static_cast<float>(zero * static_cast<double>(scale))) == zero * static_cast<double>(scale);

@@ -277,6 +277,22 @@ void float_anchor(Scene& s, ir::Op op, ir::Attrs attrs, region::TensorRef x, con
   st.stores = {s.tensor(DType::f32, y, BufferKind::output)};
 }
 
+TEST(Move, TransposesInAnyOrder) {
+  std::uint32_t seed = 900;
+  for (const Ints& perm : {Ints{0, 2, 3, 1}, Ints{0, 3, 1, 2}, Ints{3, 1, 0, 2}, Ints{1, 0, 2, 3}}) {
+    for (const DType type : {DType::u8, DType::f32}) {
+      for (int variant = 0; variant < 4; ++variant) {
+        const ir::Shape x{2, 5, 3, 4};
+        ir::Shape y;
+        for (const std::int64_t d : perm) y.push_back(x[static_cast<std::size_t>(d)]);
+        Scene s(seed++);
+        set_move(s, ir::Op::transpose, {{"perm", perm}}, x, y, type, variant);
+        EXPECT_REFERENCE(s, "cpu.move.transpose");
+      }
+    }
+  }
+}
+
 class Softmax : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Isa, Softmax, ::testing::Values("portable", "avx2", "avx512"));
 

@@ -13,11 +13,11 @@ TEST(AbsentGpu, NamesAndArchitectures) {
     const auto gpu = find_gpu(name);
     ASSERT_TRUE(gpu) << name << ": " << gpu.error().message;
     EXPECT_EQ(gpu->name, "RTX 4090");
-    EXPECT_EQ(gpu->architecture, "sm_89");
+    EXPECT_EQ(gpu->architecture.text(), "sm_89");
     EXPECT_EQ(gpu->multiprocessors, 128);
     EXPECT_EQ(gpu->shared_bytes, 99 * 1024);
   }
-  for (const char* name : {"sm_90", "sm_90a", "H100"}) EXPECT_EQ(find_gpu(name)->architecture, "sm_90a") << name;
+  for (const char* name : {"sm_90", "sm_90a", "H100"}) EXPECT_EQ(find_gpu(name)->architecture.text(), "sm_90a") << name;
 }
 
 TEST(AbsentGpu, OtherNamesAreRefusedWithTheNearest) {

@@ -152,7 +152,7 @@ TEST_F(AttentionHalves, EveryTileThatIsOffered) {
   Scene s(5);
   halves::set(s, n, {});
   std::set<std::string> seen, keys;  // each division of the queries, and each number of keys
-  for (const cuda::Candidate& c : cuda::attention_f16_family().candidates(s.region(), s.plan(), kSm80)) {
+  for (const cuda::EstimatedTactic& c : cuda::attention_f16_family().candidates(s.region(), s.plan(), kSm80)) {
     const auto t = cuda::parse<HalvesTile>(c.parameters, "attention.f16.mma");
     ASSERT_TRUE(t);
     const bool other_queries = seen.insert(c.parameters.at("queries") + " " + c.parameters.at("warps")).second;
@@ -259,7 +259,7 @@ TEST_F(AttentionHalves, MistakesAreFound) {
   EXPECT_NE(planted("kNanIsZero = true", "kNanIsZero = false"), "");
 }
 
-class AttentionHalvesTexts : public ::testing::TestWithParam<const char*> {
+class AttentionHalvesTexts : public ::testing::TestWithParam<cuda::Architecture> {
  protected:
   void SetUp() override {
     if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
@@ -268,7 +268,7 @@ class AttentionHalvesTexts : public ::testing::TestWithParam<const char*> {
 
 TEST_P(AttentionHalvesTexts, Compile) {
   for (const DType type : {DType::f16, DType::bf16}) {
-    if (GetParam() == std::string_view("sm_75") && type == DType::bf16) continue;  // it has no such products
+    if (GetParam() == cuda::Architecture("sm_75") && type == DType::bf16) continue;  // it has no such products
     Forms forms;
     forms.type = forms.stored = type, forms.counted = type == DType::f16;
     forms.mask = type == DType::f16 ? Mask::whole : Mask::causal,

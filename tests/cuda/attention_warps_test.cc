@@ -134,7 +134,7 @@ TEST_F(AttentionWarps, EveryTileThatIsOffered) {
   Scene s(5);
   attention::set(s, {1, 2, 280, 70, 64, 64}, {}, true);
   std::set<std::string> seen;
-  for (const cuda::Candidate& c : cuda::attention_warps_family().candidates(s.region(), s.plan(), kSm80)) {
+  for (const cuda::EstimatedTactic& c : cuda::attention_warps_family().candidates(s.region(), s.plan(), kSm80)) {
     const auto t = cuda::parse<AttentionWarpsTile>(c.parameters, "attention.u8.warps");
     ASSERT_TRUE(t);
     seen.insert(c.parameters.at("warps"));
@@ -330,7 +330,7 @@ TEST(AttentionByWarps, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
   Scene s(5);
   attention::set(s, {1, 2, 197, 197, 64, 64}, {}, true);
-  for (const char* architecture : architectures()) {
+  for (const cuda::Architecture architecture : architectures()) {
     const cuda::Target target{architecture, 108, 99 * 1024};
     const auto all = cuda::attention_warps_family().candidates(s.region(), s.plan(), target);
     ASSERT_FALSE(all.empty());

@@ -419,7 +419,7 @@ TEST(ConvFloat, Float16CompilesForEveryArchitecture) {
   c.type = DType::f16, c.c = 64, c.o = 64;
   build(s, c);
   EXPECT_FALSE(cuda::conv_bf16_family().about(s.region())) << "the bits of another type";
-  for (const char* architecture : architectures()) {
+  for (const cuda::Architecture architecture : architectures()) {
     const cuda::Target target{architecture};
     const auto all = cuda::conv_f16_family().candidates(s.region(), s.plan(), target);
     ASSERT_FALSE(all.empty());
@@ -434,7 +434,8 @@ TEST(ConvFloat, WholeFloatsCompileForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
   Scene s(3);
   build(s, whole(8, 64, 14, 14, 64, 3, 1, 1));
-  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const cuda::Architecture architecture :
+       std::initializer_list<cuda::Architecture>{"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
     const cuda::Target target{architecture};
     const auto all = cuda::conv_f32_family().candidates(s.region(), s.plan(), target);
     ASSERT_FALSE(all.empty());

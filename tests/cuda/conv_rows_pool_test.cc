@@ -295,7 +295,7 @@ TEST_F(RowsPool, PlantedMistakesAreFound) {
 
 TEST(RowsPoolText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : architectures()) {
+  for (const cuda::Architecture architecture : architectures()) {
     Built b({{2, 3, 56, 56}, 64, 7, 2, kUsual, 77, true});
     const cuda::Target target{architecture};
     const auto& family = cuda::conv_rows_pool_family();

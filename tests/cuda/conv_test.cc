@@ -160,7 +160,7 @@ TEST(ConvTexts, WarpgroupsNeedTheirArchitecture) {
   EXPECT_FALSE(cuda::conv_mma_family().emit(s.region, s.plan, tile("64x64x64", "4x1", 2, 1, "streamed", "wgmma"), target));
 }
 
-class ConvCompiles : public ::testing::TestWithParam<const char*> {};
+class ConvCompiles : public ::testing::TestWithParam<cuda::Architecture> {};
 
 TEST_P(ConvCompiles, EveryFamily) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;

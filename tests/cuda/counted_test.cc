@@ -185,7 +185,7 @@ TEST_F(CountedKernels, ImagesOfConvolutions) {
           whole.insert(std::string(family->name()));
           continue;
         }
-        EXPECT_EQ(wrong, "") << family->name() << " " << k.text() << " " << target.architecture;
+        EXPECT_EQ(wrong, "") << family->name() << " " << k.text() << " " << target.architecture.text();
         seen.insert(std::string(family->name()));
       }
     }
@@ -194,6 +194,37 @@ TEST_F(CountedKernels, ImagesOfConvolutions) {
        {"conv.u8s8.mma", "conv.u8s8.window", "conv.u8s8.shift", "conv.u8s8.stream", "conv.u8s8.im2col", "conv.u8s8.depthwise"})
     EXPECT_TRUE(seen.contains(name)) << name;
   EXPECT_EQ(whole, (std::set<std::string>{"conv.u8s8.rows"}));
+}
+
+/// Families whose blocks take items in turn, for any batch: the number of items is then a parameter of the kernel, which the first lines change.
+TEST_F(CountedKernels, ImagesOfConvolutionsForAnyBatch) {
+  std::set<std::string> seen;
+  for (const cuda::Target& target : {kSm80, kSm90}) {
+    for (const std::int64_t kernel : {1, 3}) {
+      ConvCase k;
+      k.n = 5, k.c = 64, k.h = 5, k.w = 8, k.o = 64, k.kh = k.kw = kernel, k.pad = kernel / 2, k.zero = 3, k.style = "bias";
+      ConvScene s(k, 7);
+      const region::Region closed = s.region;
+      region::Stage& st = s.region.stages[0];
+      st.open = 1;
+      for (region::TensorRef* t : {&st.anchor.inputs[0], &st.stores[0]}) t->open.dims |= 1;
+      for (const Family* family : cuda::families()) {
+        if (!family->about(s.region) || seen.contains(std::string(family->name()))) continue;
+        const auto all = family->candidates(s.region, s.plan, target);
+        if (all.empty()) continue;
+        const auto open = family->emit(s.region, s.plan, all[0].parameters, target);
+        const auto fixed = family->emit(closed, s.plan, all[0].parameters, target);
+        ASSERT_TRUE(open && fixed) << family->name();
+        if (open->launches[0].counted.all.empty()) continue;
+        EXPECT_TRUE(open->launches[0].counted.open) << family->name();
+        EXPECT_FALSE(fixed->launches[0].counted.open) << family->name();
+        EXPECT_EQ(of_counts(s.region, s.plan, s.memory, 0, *family, all[0].parameters, target), "") << family->name();
+        seen.insert(std::string(family->name()));
+      }
+    }
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"conv.u8s8.mma", "conv.u8s8.window", "conv.u8s8.shift", "conv.u8s8.stream",
+                                         "conv.u8s8.im2col"}));
 }
 
 TEST_F(CountedKernels, ImagesOfFloatConvolutions) {
@@ -221,7 +252,7 @@ TEST_F(CountedKernels, ImagesOfFloatConvolutions) {
             whole.insert(std::string(family->name()));
             continue;
           }
-          EXPECT_EQ(wrong, "") << family->name() << " " << target.architecture;
+          EXPECT_EQ(wrong, "") << family->name() << " " << target.architecture.text();
           seen.insert(std::string(family->name()));
         }
       }

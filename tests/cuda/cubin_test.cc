@@ -83,7 +83,7 @@ Launch launch() {
   return l;
 }
 
-std::string said(const Elf& elf, const Launch& l = launch(), const std::string& architecture = "sm_90a") {
+std::string said(const Elf& elf, const Launch& l = launch(), Architecture architecture = "sm_90a") {
   const Launch* const one = &l;
   const Status s = check_machine_code(std::as_bytes(std::span(elf.bytes_)), architecture, {&one, 1});
   if (!s) EXPECT_EQ(s.error().kind, ErrorKind::bad_engine);
@@ -123,7 +123,7 @@ TEST(Cubin, EachLieIsNamed) {
   expect(said(Elf().set<std::uint16_t>(18, 62)), "for machine 62 (CUDA is 190)");
   expect(said(Elf().set<std::uint32_t>(48, 0x6005004)), "it is for sm_80, the plan for sm_90a");
   expect(said(Elf(), launch(), "sm_100a"), "it is for sm_90, the plan for sm_100a");
-  expect(said(Elf(), launch(), ""), "the plan for no architecture");
+  expect(said(Elf(), launch(), Architecture()), "the plan for no architecture");
   expect(said(Elf().set<std::uint64_t>(40, UINT64_MAX - 10)), "do not lie in its");
   expect(said(Elf().set<std::uint16_t>(60, 60000)), "60000 section headers");
   expect(said(Elf().set<std::uint16_t>(62, 7)), "the names of sections are in section 7 of 7");
@@ -186,7 +186,7 @@ TEST(Cubin, MutatedCodeIsReadOrRefused) {
 }
 
 TEST(Cubin, FitsWhatNvrtcMakesOfOurKernels) {
-  for (const std::string architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+  for (const Architecture architecture : std::initializer_list<Architecture>{"sm_80", "sm_90a", "sm_100a"}) {
     const auto code = nvrtc_compiler(architecture)(
         "OCTAVO_KERNEL(128, 1) k(const float* a, float* b) {\n  __shared__ float s[128];\n  s[threadIdx.x] = a[threadIdx.x];\n"
         "  __syncthreads();\n  b[threadIdx.x] = s[127 - threadIdx.x];\n}\n");
@@ -198,7 +198,7 @@ TEST(Cubin, FitsWhatNvrtcMakesOfOurKernels) {
       return check_machine_code(std::as_bytes(std::span(bytes)), architecture, {&one, 1});
     };
     const Status fits = check(*code);
-    EXPECT_TRUE(fits) << architecture << ": " << fits.error().message;
+    EXPECT_TRUE(fits) << architecture.text() << ": " << fits.error().message;
     EXPECT_FALSE(check(code->substr(0, code->size() - 1))) << "the driver would read one byte behind it";
   }
 }

@@ -205,7 +205,7 @@ TEST(DepthwiseFloat, CompilesForEveryArchitecture) {
     GroupedCase c;
     c.type = type, c.groups = 64, c.tf32 = type == DType::f32;
     build(s, c);
-    for (const char* architecture : {"sm_75", "sm_80", "sm_90a", "sm_120"}) {
+    for (const cuda::Architecture architecture : std::initializer_list<cuda::Architecture>{"sm_75", "sm_80", "sm_90a", "sm_120"}) {
       const cuda::Target target{architecture};
       const auto all = family_of(type).candidates(s.region(), s.plan(), target);
       ASSERT_FALSE(all.empty());

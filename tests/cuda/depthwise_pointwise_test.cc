@@ -151,7 +151,7 @@ TEST_F(DepthwisePointwise, PlantedMistakesAreFound) {
 
 TEST(DepthwisePointwiseText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : architectures()) {
+  for (const cuda::Architecture architecture : architectures()) {
     Block b({2, 144, 56, 56, 24, 3, 1, {1, 1, 1, 1}, 0, 0, "residual"});
     const auto& family = cuda::depthwise_pointwise_family();
     const auto all = family.candidates(b.scene.region(), b.scene.plan(), {architecture});

@@ -44,7 +44,7 @@ TEST(EmitCuda, TextOfASmallProgram) {
             "}\n");
 }
 
-class CompileFor : public ::testing::TestWithParam<const char*> {};
+class CompileFor : public ::testing::TestWithParam<Architecture> {};
 
 TEST_P(CompileFor, ProgramsThatCoverEveryOperation) {
   const auto version = compiler_version();
@@ -83,7 +83,7 @@ TEST_P(CompileFor, BrokenTextIsAnErrorWithTheCompilersLog) {
   EXPECT_NE(code.error().message.find("octavo.cu"), std::string::npos) << code.error().message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CompileFor, ::testing::Values("sm_80", "sm_90a"));
+INSTANTIATE_TEST_SUITE_P(Targets, CompileFor, ::testing::Values(Architecture("sm_80"), Architecture("sm_90a")));
 
 }  // namespace
 }  // namespace octavo::cuda

@@ -83,8 +83,30 @@ TEST(Family, ATileMayBeLeftOutAsAWhole) {
 }
 
 TEST(Family, KernelsStartEarlyFromHopperOn) {
-  for (const char* no : {"sm_75", "sm_80", "sm_89", "", "90"}) EXPECT_FALSE(cuda::Target{no}.starts_early()) << no;
-  for (const char* yes : {"sm_90", "sm_90a", "sm_100", "sm_120a"}) EXPECT_TRUE(cuda::Target{yes}.starts_early()) << yes;
+  for (const int no : {0, 75, 80, 89}) EXPECT_FALSE((cuda::Target{{no, false}}.starts_early())) << no;
+  for (const int yes : {90, 100, 120})
+    EXPECT_TRUE((cuda::Target{{yes, true}}.starts_early() && cuda::Target{{yes, false}}.starts_early())) << yes;
+}
+
+TEST(Family, AnArchitectureIsReadFromItsTextOnce) {
+  static_assert(cuda::Architecture("sm_90a") == cuda::Architecture(90, true));
+  for (const char* text : {"sm_75", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_120a"}) {
+    const auto read = cuda::parse_architecture(text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(read->text(), text);
+  }
+  EXPECT_EQ(cuda::parse_architecture("sm_90"), cuda::Architecture(90, false));
+  for (const char* text : {"", "sm_", "90", "sm_a", "sm_90b", "sm_90aa", "SM_90", " sm_90", "sm_90 ", "sm_-90", "sm_99999999999"})
+    EXPECT_FALSE(cuda::parse_architecture(text)) << text;
+  EXPECT_EQ(cuda::Architecture().text(), "");
+}
+
+TEST(Family, KernelsAreChosenByTheNumberOfTheArchitecture) {
+  for (const int without : {70, 75, 78}) EXPECT_FALSE(cuda::why_no_wide_products({{without, false}}).empty()) << without;
+  for (const int with : {80, 87, 90, 120}) EXPECT_TRUE(cuda::why_no_wide_products({{with, false}}).empty()) << with;
+  EXPECT_TRUE(cuda::why_no_warpgroups({{90, true}}).empty());
+  EXPECT_FALSE(cuda::why_no_warpgroups({{90, false}}).empty()) << "sm_90 without its own instructions";
+  EXPECT_FALSE(cuda::why_no_warpgroups({{100, true}}).empty());
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST_F(MatmulEmulated, EveryTileThatIsOffered) {
   build(s, c);
   const auto all = cuda::matmul_mma_family(c.type).candidates(s.region(), s.plan(), kTarget);
   std::set<std::string> seen;
-  for (const cuda::Candidate& x : all) {
+  for (const cuda::EstimatedTactic& x : all) {
     const auto t = cuda::parse<cuda::MatmulTile>(x.parameters, "matmul");
     ASSERT_TRUE(t);
     if (!seen.insert(fmt::format("{}x{} {}x{}", t->m, t->n, t->warps_m, t->warps_n)).second) continue;
@@ -193,7 +193,16 @@ TEST(Matmul, TakesAttentionBeforeAThreadAnElement) {
   EXPECT_LT(here, cuda::matmul_family().candidates(s.region(), s.plan(), kTarget).at(0).seconds);
 }
 
-class MatmulTexts : public ::testing::TestWithParam<const char*> {
+/// The rows of the table: a family each for the types that products have.
+TEST(MatmulFamilies, EachTypeHasItsRow) {
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::u8), &cuda::matmul_u8_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::bf16), &cuda::matmul_bf16_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::f16), &cuda::matmul_f16_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::tf32), &cuda::matmul_tf32_family());
+  EXPECT_EQ(&cuda::matmul_mma_family(ProductType::f32), &cuda::matmul_f32_family());
+}
+
+class MatmulTexts : public ::testing::TestWithParam<cuda::Architecture> {
  protected:
   void SetUp() override {
     if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
@@ -202,7 +211,7 @@ class MatmulTexts : public ::testing::TestWithParam<const char*> {
 
 TEST_P(MatmulTexts, Compile) {
   for (const ProductType type : {ProductType::u8, ProductType::bf16, ProductType::f16, ProductType::tf32, ProductType::f32}) {
-    if (GetParam() == std::string_view("sm_75") && type != ProductType::u8 && type != ProductType::f16)
+    if (GetParam() == cuda::Architecture("sm_75") && type != ProductType::u8 && type != ProductType::f16)
       continue;  // no such products
     ProductCase c{type, {2, 3}, 197, 64, 197};
     c.right = "heads", c.zero_left = 3, c.zero_right = 128;

@@ -172,7 +172,7 @@ TEST(Rows, ComeBeforeAThreadARow) {
   }
 }
 
-class RowTexts : public ::testing::TestWithParam<const char*> {
+class RowTexts : public ::testing::TestWithParam<cuda::Architecture> {
  protected:
   void SetUp() override {
     if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;

@@ -18,7 +18,7 @@ using ir::DType;
 using program::Op;
 using region::BufferKind;
 
-class Texts : public ::testing::TestWithParam<const char*> {
+class Texts : public ::testing::TestWithParam<cuda::Architecture> {
  protected:
   void compiles(const cuda::Family& family, Scene& s) {
     const cuda::Target target{GetParam()};
@@ -64,7 +64,7 @@ TEST_P(Texts, TransposedConvolutionsFolded) {
 
 /// Every third of the families, another third for each architecture.
 TEST_P(Texts, OperatorsThatNumberElements) {
-  const auto turn = static_cast<std::size_t>(std::atoi(GetParam() + 3) % 3);  // of "sm_80"
+  const auto turn = static_cast<std::size_t>(GetParam().sm % 3);
   for (std::size_t k = turn; k < plain_cases().size(); k += 3) {
     Scene s(static_cast<unsigned>(k + 1));
     plain_cases()[k].build(s, 3);

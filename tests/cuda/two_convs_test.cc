@@ -132,10 +132,10 @@ TEST_F(TwoConvs, PlantedMistakesAreFound) {
 
 TEST(TwoConvsText, CompilesForEveryArchitecture) {
   if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
-  for (const char* architecture : architectures()) {
+  for (const cuda::Architecture architecture : architectures()) {
     Block b(kBasic);
-    cuda::ConvTile t = std::string_view(architecture) == "sm_90a" ? tile(128, 64, 8, 1) : tile(64, 64, 2, 2);
-    t.groups = std::string_view(architecture) == "sm_90a";
+    cuda::ConvTile t = architecture == "sm_90a" ? tile(128, 64, 8, 1) : tile(64, 64, 2, 2);
+    t.groups = architecture == "sm_90a";
     const auto text = cuda::conv_mma_family().emit(b.scene.region(), b.scene.plan(), cuda::spell(t), {architecture});
     ASSERT_TRUE(text) << text.error().message;
     const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options(architecture));

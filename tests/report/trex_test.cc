@@ -54,7 +54,7 @@ region::Plan plan_with(const Program& p, std::vector<std::string> names = {"conv
   return plan;
 }
 
-Epilogue epilogue(const std::function<int(Program&, int)>& rest) {
+EpilogueSummary epilogue(const std::function<int(Program&, int)>& rest) {
   Program p;
   p.operand_count = 2;
   const int acc = p.push(Op::acc_i);

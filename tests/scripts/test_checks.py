@@ -87,6 +87,19 @@ def write(root, path, text):
         ("src/cli/a.cc", "if (0 < build.plan->effort) {}\n", "src/cli/a.cc:1: compares a level of effort"),
         ("src/plan/a.cc", 'if (link.kind == "chain") {}\n', "src/plan/a.cc:1: compares a text"),
         ("src/tune/a.cc", 'if (name.find("bf16") != npos) {}\n', "src/tune/a.cc:1: compares a text"),
+        ("src/cuda/families/a.cc", 'return target.architecture == "wide";\n', "src/cuda/families/a.cc:1: compares a text"),
+        ("src/cuda/text/a.cc", 'const bool given = text.find("int " + name) != npos;\n', "src/cuda/text/a.cc:1: compares a text"),
+        ("src/cpu/a.cc", 'if ("blocks" == order) {}\n', "src/cpu/a.cc:1: compares a text"),
+        ("src/cpu/a.cc", 'if (order == std::string_view("blocks")) {}\n', "src/cpu/a.cc:1: compares a text"),
+        ("src/engine/a.cc", 'if (std::string("blocks") == order) {}\n', "src/engine/a.cc:1: compares a text"),
+        ("src/region/a.h", 'return names.contains("wide");\n', "src/region/a.h:1: compares a text"),
+        ("src/report/a.cc", 'if (name.rfind("wide") == 0 || name.compare("x")) {}\n', "src/report/a.cc:1: compares a text"),
+        # Files are exempted by their paths: these have the names of files that read texts elsewhere.
+        ("src/cuda/text.cc", 'if (name == "a") {}\n', "src/cuda/text.cc:1: compares a text"),
+        ("src/cpu/families/file.cc", 'if (name == "a") {}\n', "src/cpu/families/file.cc:1: compares a text"),
+        ("src/cuda/family.cc", 'if (name == "a") {}\n', "src/cuda/family.cc:1: compares a text"),
+        ("src/tune/timing_cache.cc", "return a == b;\n", "src/tune/timing_cache.cc: compares no text; take it off READERS"),
+        ("src/region/region.h", "", "src/tune/timing_cache.cc: READERS names it, and it is not there"),
         ("src/plan/layout/a.cc", '#include "plan/search/b.h"\n', "src/plan/layout/a.cc:1: plan/layout uses plan/search, which comes later"),
         ("src/plan/layout/a.cc", '#include "plan/garage/b.h"\n', "plan/garage is not a folder of the planner"),
         ("src/ir/a.cc", "int x;\n" * 401, 'src/ir/a.cc: 401 lines; say in the opening comment why it is "past 400 lines"'),
@@ -110,6 +123,7 @@ def test_rooms_clean(tmp_path):
     write(tmp_path, "src/ir/a.cc", "// One class, past 400 lines: for a reason.\n" + "int x;\n" * 500)
     write(tmp_path, "src/ir/b.cc", "int x;\n" * 400)
     write(tmp_path, "src/tune/timing_cache.cc", 'if (word == "pin") {}\n')
+    write(tmp_path, "src/cuda/text/a.cc", 'case Op::equal: return "==";\nif (get(attrs, "axis") != 1 || c == \'x\') {}  // name == "a"\n')
     assert run("check_modules.py", tmp_path).returncode == 0
 
 
@@ -138,6 +152,43 @@ def test_names_clean(tmp_path):
     write(tmp_path, "docs/page.md", "[there](../src/cpu/there.h), [old](lab/old.md)\n```python own.py\n```\n`python own.py`\n")
     result = run("check_names.py", tmp_path)
     assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ("struct Access {\n  int a;\n};\n", "enum class Access : int {\n  one,\n};\n"),
+        ("class Access final : public Base {\n", "template <class T>\nstruct Access\n    : Base {\n"),
+        ("struct Access {};\n", "template <class T> class Access {\n"),
+        ("struct alignas(64) Access {\n", "union Access { int a; };\n"),
+    ],
+)
+def test_a_class_name_of_two_headers_is_found(tmp_path, first, second):
+    write(tmp_path, "src/cpu/a.h", first)
+    write(tmp_path, "src/cuda/b.h", second)
+    result = run("check_names.py", tmp_path)
+    assert result.returncode == 1 and "Access: src/cpu/a.h and src/cuda/b.h define a class of this name" in result.stdout
+
+
+def test_class_names_clean(tmp_path):
+    """A declaration, a class inside another one, a class of a source, and a name that SHARED lists for these headers."""
+    write(tmp_path, "src/cpu/a.h", "struct Access {\n};\n")
+    write(tmp_path, "src/cpu/b.h", "struct Access;  // of a.h\nenum class Access : std::\n    uint8_t;\nstruct B {\n  struct Access {\n  };\n};\n")
+    write(tmp_path, "src/cpu/c.cc", "struct Access {\n};\n")
+    for path in ("src/cpu/family.h", "src/cuda/family.h"):
+        write(tmp_path, path, "class Family {\n};\n")
+    result = run("check_names.py", tmp_path)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_list_of_shared_class_names_only_becomes_shorter(tmp_path):
+    for path in ("src/cpu/family.h", "src/cuda/family.h", "src/plan/family.h"):
+        write(tmp_path, path, "class Family {\n};\n")
+    assert "Family: src/cpu/family.h and src/cuda/family.h and src/plan/family.h define" in run("check_names.py", tmp_path).stdout
+    (tmp_path / "src/plan/family.h").unlink()
+    (tmp_path / "src/cuda/family.h").write_text("")
+    write(tmp_path, "src/region/region.h", "")  # a tree with all headers
+    assert "Family: SHARED of scripts/check_names.py lists src/cuda/family.h, which no longer define it" in run("check_names.py", tmp_path).stdout
 
 
 @pytest.fixture

@@ -59,6 +59,15 @@ def rows(done):
     return {m[1]: (m[2], m[3]) for m in re.finditer(r"^(\w+) +(passed|before|FAILED|skipped) +\d+  (.*)$", done.stdout, re.M)}
 
 
+def test_settings_of_the_run_that_these_tests_are_part_of_stay_out(tree, tmp_path_factory, monkeypatch):
+    """test_all.sh sets both for a run whose results are carried away; the runs of these tests must not write there."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setenv("OCTAVO_TEST_ALL_OUT", str(elsewhere / "out"))
+    monkeypatch.setenv("OCTAVO_TEST_RECORD", str(elsewhere / "record.json"))
+    assert run(tree, "--only", "serving").returncode == 0
+    assert list(elsewhere.iterdir()) == [] and (tree / "build/test-all").is_dir() and "serving" in recorded(tree)
+
+
 def test_stages_that_pass(tree):
     done = run(tree, "--only", "tests,serving,ray,aarch64")
     assert rows(done) == {"tests": ("passed", "5 passed, 0 failed, 2 skipped"), "serving": ("passed", "8 passed, 1 skipped"), "ray": ("passed", "5 passed"),

@@ -62,7 +62,7 @@ class Listing {
  public:
   Listing(const Arguments& a, cuda::Compiler compiler) : a_(a), compiler_(std::move(compiler)) {}
 
-  Status add(const region::Region& region, const region::Plan& plan, const tune::Candidate& c) {
+  Status add(const region::Region& region, const region::Plan& plan, const tune::ProvidedTactic& c) {
     Row& row = rows_[c.tactic.family];
     const double begin = processor_seconds();
     auto made = c.provider->compile(region, plan, c.tactic);
@@ -179,13 +179,13 @@ Status texts_of(const std::string& path, const Arguments& a) {
   tuning.device = a.gpu, tuning.effort = a.effort, tuning.cores = a.cores;
   tuning.compile_seconds = cuda::kCompileSeconds;
   tuning.measure = [&](const region::Region& r, const region::Plan& plan,
-                       const std::vector<tune::Candidate>& candidates) -> Result<std::vector<tune::TacticSeconds>> {
+                       const std::vector<tune::ProvidedTactic>& candidates) -> Result<std::vector<tune::TacticSeconds>> {
     std::map<std::string, double> estimates;
     for (const auto& all : {provider->offers(r, plan), provider->variants(r, plan)}) {
       for (const region::Offer& o : all) estimates[o.tactic.name()] = o.cost;
     }
     std::vector<tune::TacticSeconds> out;
-    for (const tune::Candidate& c : candidates) {
+    for (const tune::ProvidedTactic& c : candidates) {
       OCTAVO_CHECK(listing.add(r, plan, c));
       out.push_back({estimates[c.tactic.name()], false});
       if (a.list) fmt::print("{:10.2f} us {} | {}\n", out.back().seconds * 1e6, c.tactic.name(), r.name);

@@ -114,7 +114,7 @@ void replay(const std::string& network, const ir::Graph& graph, plan::PlanOption
   if (targets.float16) options.allowed.insert("float16");
   for (const std::string& gpu : targets.gpus) {
     cuda::Target target;
-    target.architecture = gpu;
+    target.architecture = cuda::parse_architecture(gpu).value();
     const auto provider =
         cuda::make_provider(target, [](std::string_view text) -> Result<std::string> { return std::string(text); });
     print(gpu, plan::make_plan(graph, {provider.get()}, options), nullptr);

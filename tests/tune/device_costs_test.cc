@@ -383,9 +383,9 @@ TEST_F(DeviceCosts, GivenTimesStandForTheDevice) {
   tune::TuneOptions options;
   options.device = "FAKE", options.effort = 1;
   std::set<int> listed;
-  options.measure = [&](const Region&, const Plan&, const std::vector<tune::Candidate>& candidates) {
+  options.measure = [&](const Region&, const Plan&, const std::vector<tune::ProvidedTactic>& candidates) {
     std::vector<tune::TacticSeconds> out;
-    for (const tune::Candidate& c : candidates) {
+    for (const tune::ProvidedTactic& c : candidates) {
       listed.insert(tile_of(c.tactic));
       out.push_back({tile_of(c.tactic) == 4 ? 1e-6 : 2e-6, false});
     }

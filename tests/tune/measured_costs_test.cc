@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -143,56 +144,67 @@ TEST(MeasuredCosts, WithoutACacheItReallyMeasures) {
   EXPECT_NE(lines[0], lines[1]) << "two measurements never agree to the last digit";
 }
 
-/// Tactics that only take time: "steady" 60 us a run; "spiky" 15 us, but every 100th run 10 ms, as if another process had the
-/// core; "slowing" 15 us at first and 60 us from the 600th run on.
+/// Tactics that only take time, of which a table says how much: so many microseconds, by the number of the run among all runs of the tactic.
+struct Waited {
+  const char* tactic;
+  int (*microseconds)(int run);
+};
+constexpr int kLost = 10000;  ///< as if another process had the core
+constexpr Waited kWaited[] = {
+    {"waiting.steady", [](int) { return 60; }},
+    {"waiting.spiky", [](int run) { return run % 100 == 99 ? kLost : 15; }},
+    {"waiting.unlucky", [](int run) { return run == 0 ? kLost : 15; }},
+    {"waiting.slowing", [](int run) { return run < 600 ? 15 : 60; }},
+};
+
 class Waiting final : public region::Provider {
  public:
   std::string_view name() const override { return "waiting"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{*region::parse_tactic("waiting.steady")},
-            {*region::parse_tactic("waiting.spiky")},
-            {*region::parse_tactic("waiting.slowing")},
-            {*region::parse_tactic("waiting.unlucky")}};
+    std::vector<region::Offer> out;
+    for (const Waited& w : kWaited) out.push_back({*region::parse_tactic(w.tactic)});
+    return out;
   }
   Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
     return region::Artifact{};
   }
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan&,
                                                const region::ArtifactView&) const override {
-    return std::make_unique<Wait>(r.tactic.family, runs_);
+    for (std::size_t i = 0; i < std::size(kWaited); ++i) {
+      if (region::parse_tactic(kWaited[i].tactic)->family == r.tactic.family) return std::make_unique<Wait>(kWaited[i], runs_[i]);
+    }
+    return fail(ErrorKind::internal, "no such tactic: " + r.tactic.name());
   }
 
  private:
   class Wait final : public region::HostKernel {
    public:
-    Wait(const std::string& kind, std::atomic<int>& runs)
-        : spiky_(kind == "spiky"), slowing_(kind == "slowing"), unlucky_(kind == "unlucky"), runs_(runs) {}
+    Wait(const Waited& of, std::atomic<int>& runs) : of_(of), runs_(runs) {}
     void run(const region::Memory&, int, int, const region::Worker&) const override {
-      const int run = spiky_ || slowing_ || unlucky_ ? runs_.fetch_add(1) : 0;
-      const bool spike = (spiky_ && run % 100 == 99) || (unlucky_ && run == 0);
-      const bool quick = spiky_ || unlucky_ || (slowing_ && run < 600);
-      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(spike ? 10000 : quick ? 15 : 60);
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(of_.microseconds(runs_.fetch_add(1)));
       while (std::chrono::steady_clock::now() < until) {
       }
     }
 
    private:
-    bool spiky_, slowing_, unlucky_;
+    const Waited& of_;
     std::atomic<int>& runs_;
   };
-  mutable std::atomic<int> runs_ = 0;  ///< of all instances
+  mutable std::array<std::atomic<int>, std::size(kWaited)> runs_{};  ///< of all instances of a tactic
 };
 
-TEST(Measure, RunsThatLostTheCoreDoNotCount) {
-  auto g = ir::parse("graph \"g\"\nx = input : f32[1,16,20,20]\nr = relu x from {\"relu\"}\noutput r\n");
-  ASSERT_TRUE(g) << g.error().message;
-  const auto built = api::build_graph(*g, options(""));
-  ASSERT_TRUE(built);
-  const region::Plan& plan = built->engine->plan();
+/// What is measured of these tactics for a region of one Relu.
+Result<std::vector<tune::TacticSeconds>> times_of(const std::vector<const char*>& tactics) {
+  OCTAVO_TRY(const ir::Graph g, ir::parse("graph \"g\"\nx = input : f32[1,16,20,20]\nr = relu x from {\"relu\"}\noutput r\n"));
+  OCTAVO_TRY(const api::Built built, api::build_graph(g, options("")));
   const Waiting provider;
-  const auto times = tune::measure(
-      plan.regions.at(0), plan,
-      {{*region::parse_tactic("waiting.steady"), &provider}, {*region::parse_tactic("waiting.spiky"), &provider}}, 0.05);
+  std::vector<tune::ProvidedTactic> all;
+  for (const char* tactic : tactics) all.push_back({*region::parse_tactic(tactic), &provider});
+  return tune::measure(built.engine->plan().regions.at(0), built.engine->plan(), all, 0.05);
+}
+
+TEST(Measure, RunsThatLostTheCoreDoNotCount) {
+  const auto times = times_of({"waiting.steady", "waiting.spiky"});
   ASSERT_TRUE(times) << times.error().message;
   ASSERT_EQ(times->size(), 2U);
   EXPECT_LT((*times)[1].seconds, (*times)[0].seconds) << "a mean of the second is 115 us";
@@ -201,26 +213,13 @@ TEST(Measure, RunsThatLostTheCoreDoNotCount) {
 
 /// It lasts 600 times what the tactic takes, and 160 times what the other one takes.
 TEST(Measure, AFirstRunThatLostTheCoreDecidesNothing) {
-  auto g = ir::parse("graph \"g\"\nx = input : f32[1,16,20,20]\nr = relu x from {\"relu\"}\noutput r\n");
-  ASSERT_TRUE(g) << g.error().message;
-  const auto built = api::build_graph(*g, options(""));
-  ASSERT_TRUE(built);
-  const Waiting provider;
-  const auto times = tune::measure(
-      built->engine->plan().regions.at(0), built->engine->plan(),
-      {{*region::parse_tactic("waiting.steady"), &provider}, {*region::parse_tactic("waiting.unlucky"), &provider}}, 0.05);
+  const auto times = times_of({"waiting.steady", "waiting.unlucky"});
   ASSERT_TRUE(times) << times.error().message;
   EXPECT_LT(times->at(1).seconds, times->at(0).seconds);
 }
 
 TEST(Measure, TurnsThatAreFarApartAreTold) {
-  auto g = ir::parse("graph \"g\"\nx = input : f32[1,16,20,20]\nr = relu x from {\"relu\"}\noutput r\n");
-  ASSERT_TRUE(g) << g.error().message;
-  const auto built = api::build_graph(*g, options(""));
-  ASSERT_TRUE(built);
-  const Waiting provider;
-  const auto times = tune::measure(built->engine->plan().regions.at(0), built->engine->plan(),
-                                   {{*region::parse_tactic("waiting.slowing"), &provider}}, 0.05);
+  const auto times = times_of({"waiting.slowing"});
   ASSERT_TRUE(times) << times.error().message;
   EXPECT_TRUE(times->at(0).disturbed) << "15 us in the first turn, 60 us in all others";
 }

@@ -130,7 +130,7 @@ std::string threads_text(int threads) {
 /// Every tactic for the one region `r` of `plan`, timed again and carefully. `planned`: the tactic that a plan took for it.
 Result<int> bench_region(const BenchOptions& o, const region::Region& r, const region::Plan& plan, const region::Tactic& planned) {
   OCTAVO_TRY(const auto providers, api::providers(o.model.build.device));
-  std::vector<tune::Candidate> candidates;
+  std::vector<tune::ProvidedTactic> candidates;
   std::vector<region::Offer> refused;
   for (const region::Provider* p : providers) {
     std::vector<region::Offer> offers = p->offers(r, plan);

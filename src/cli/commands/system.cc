@@ -144,7 +144,7 @@ std::string text_of(const SystemFacts& f) {
     const cuda::GpuFacts& g = f.gpus[i];
     std::string text = g.name.empty()
                            ? f.gpu_refusals[i]
-                           : fmt::format("{}, {}, {} multiprocessors, {}, driver for CUDA {}: {}", g.name, g.architecture,
+                           : fmt::format("{}, {}, {} multiprocessors, {}, driver for CUDA {}: {}", g.name, g.architecture.text(),
                                          g.multiprocessors, size_text(g.memory_bytes), g.driver,
                                          f.gpu_refusals[i].empty() ? "supported" : "not supported, " + f.gpu_refusals[i]);
     line(fmt::format("GPU {}", i), text);
@@ -168,7 +168,7 @@ std::string json_of(const SystemFacts& f) {
   for (std::size_t i = 0; i < f.gpus.size(); ++i) {
     const cuda::GpuFacts& g = f.gpus[i];
     gpus.push_back({{"name", or_null(g.name)},
-                    {"architecture", or_null(g.architecture)},
+                    {"architecture", or_null(g.architecture.text())},
                     {"multiprocessors", g.multiprocessors},
                     {"memory_bytes", g.memory_bytes},
                     {"shared_bytes", g.shared_bytes},

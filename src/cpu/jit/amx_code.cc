@@ -199,7 +199,7 @@ constexpr std::int64_t kStraightInstructions = 2000;
 /// Vectors of a round of a longer one.
 constexpr int kVectorsOfRound = 24;
 
-bool is_short(const Epilogue& program, const Tile& tile) {
+bool is_short(const LoweredEpilogue& program, const Tile& tile) {
   return (program.operations() + 2) * tile.accs() <= kStraightInstructions;
 }
 
@@ -297,8 +297,8 @@ std::int64_t fewest_amx_tiles(const CodePhase& phase, const Tile& tile, std::int
   return few;
 }
 
-std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const CodeSetting& plan, const Epilogue& program, const CodePhase& phase,
-                          const Tile& tile, const Tiles& tiles, std::int64_t count) {
+std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const CodeSetting& plan, const LoweredEpilogue& program,
+                          const CodePhase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count) {
   Emitter emitter(c, pool, program, plan.vbmi);
   AmxTile t(c, plan, phase, tile, tiles, count);
   c.align(64);

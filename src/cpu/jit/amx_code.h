@@ -13,8 +13,8 @@ namespace octavo::cpu::jit {
 /// of a block CodePhase::pixel_bytes apart; where the last one has fewer, its sums begin Tile::skip pixels early. The caller has
 /// configured TileConfig::of(rows, depth). While a tile's epilogue reads its sums from one of two buffers on the stack, the next
 /// tile's products go to the other. `count`: tiles that a block has over a row tile, about; while they run, args.ahead is fetched.
-std::size_t emit_amx_tile(Code& code, ConstantPool& pool, const CodeSetting& plan, const Epilogue& epilogue, const CodePhase& phase,
-                          const Tile& tile, const Tiles& tiles, std::int64_t count);
+std::size_t emit_amx_tile(Code& code, ConstantPool& pool, const CodeSetting& plan, const LoweredEpilogue& epilogue,
+                          const CodePhase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count);
 /// The fewest tiles for which the code is the same as for `count`.
 [[nodiscard]] std::int64_t fewest_amx_tiles(const CodePhase& phase, const Tile& tile, std::int64_t count);
 /// Packed weights of a region up to this size are left to the caches.

@@ -10,7 +10,7 @@ namespace octavo::cpu::jit {
 
 /// Fixed in the tactic's parameters when it is offered, so that packing (at build) and code generation (at load) agree on every machine.
 struct CodeOptions {
-  int lanes = 16;  ///< Epilogue::lanes; the family says it, not a parameter
+  int lanes = 16;  ///< LoweredEpilogue::lanes; the family says it, not a parameter
   bool vbmi = false;
   bool multiply = false;
   /// 0 and -1: as estimates have it.

@@ -326,7 +326,7 @@ class ConvKernel final : public region::HostKernel, public region::CountedTasks 
       const Stream& stream = plan_.epilogue.stream(s);
       base[n] = memory.at(ref) + (plan_.batch_is_pixels ? 0 : task.image * ref.strides[0] * size);
       if (stream.column >= 0) base[n] += pixel_offset(plan_, ph, s, j, k);
-      channel[n] = stream.access == Access::channel || stream.access == Access::full ? size : 0;
+      channel[n] = stream.access == OperandAccess::channel || stream.access == OperandAccess::full ? size : 0;
     }
     const auto& codes = code_of_[static_cast<std::size_t>(task.phase)][task.size];
     for (int b = task.first_block; b < task.last_block; ++b) {

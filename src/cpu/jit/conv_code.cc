@@ -340,8 +340,8 @@ std::int64_t fewest_conv_tiles(const CodePhase& phase, const Tile& tile, std::in
   return fewest;
 }
 
-std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const CodeSetting& plan, const Epilogue& epilogue, const CodePhase& phase,
-                           const Tile& tile, std::int64_t tiles) {
+std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const CodeSetting& plan, const LoweredEpilogue& epilogue,
+                           const CodePhase& phase, const Tile& tile, std::int64_t tiles) {
   Emitter emitter(c, pool, epilogue, plan.vbmi);
   ConvTile t(c, plan.dots, phase, tile, tiles);
   c.align(64);

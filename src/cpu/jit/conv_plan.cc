@@ -271,7 +271,7 @@ Tiling tile_pixels(std::int64_t pixels, int most) {
   return t;
 }
 
-int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue) {
+int most_pixels(int vectors, std::int64_t quads, const LoweredEpilogue& epilogue) {
   if (epilogue.lanes == 8) return 12 / vectors;  // with up to three vectors of weights, and one of pixels
   // Two sets of accumulators; what they leave free keeps the epilogue's constants, which matters more the shorter the reduction.
   const bool light = quads >= 12 && epilogue.columns <= 2;

@@ -117,9 +117,9 @@ inline constexpr std::int64_t kPixelsBehind = 1000;
 inline constexpr int kPixelsOfOneVector = 8;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/lab/kernels.md).
-[[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
+[[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const LoweredEpilogue& epilogue);
 /// The same, and not more than `limit` where that is above 0.
-[[nodiscard]] inline int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue, int limit) {
+[[nodiscard]] inline int most_pixels(int vectors, std::int64_t quads, const LoweredEpilogue& epilogue, int limit) {
   const int most = most_pixels(vectors, quads, epilogue);
   return limit > 0 ? std::min(most, limit) : most;
 }
@@ -195,8 +195,8 @@ struct ConvSetting {
   Streams streams;
   Constant weights;
   std::vector<std::int32_t> weight_zero;  ///< of the weights: region::Anchor::weight_zero
-  Epilogue epilogue;                      ///< as the blocks without a shorter form run it
-  Epilogue written;                       ///< the same before divisions became multiplications
+  LoweredEpilogue epilogue;               ///< as the blocks without a shorter form run it
+  LoweredEpilogue written;                ///< the same before divisions became multiplications
   bool multiplies = false;                ///< divisions are multiplications where that is exact (division.h)
   std::optional<Forms> forms;             ///< blocks may run a shorter form of `epilogue`
   std::optional<Curve> curve;             ///< or that, its table packed

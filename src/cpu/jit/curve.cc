@@ -18,7 +18,7 @@ constexpr float kMagic = 12582912.0F;
 constexpr float kLimit = 7.99999952F;  // the float below 8
 
 /// Whether value v is factor * code + bias, the bias f32 and one a channel or for all. (Without it all is a table of the code, lower.h.)
-bool find_coded(const Epilogue& e, int v, Curve& out) {
+bool find_coded(const LoweredEpilogue& e, int v, Curve& out) {
   const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
   if (at(v).op != Op::add) return false;
   const std::size_t of_product = at(at(v).args[0]).op == Op::mul ? 0 : 1;
@@ -26,7 +26,7 @@ bool find_coded(const Epilogue& e, int v, Curve& out) {
   const Instr& bias = at(at(v).args[1 - of_product]);
   if (product == nullptr || product->zero != 0 || bias.op != Op::load_f) return false;
   const Stream& s = e.operands[static_cast<std::size_t>(bias.imm)];
-  if (s.dtype != ir::DType::f32 || (s.access != Access::channel && s.access != Access::uniform)) return false;
+  if (s.dtype != ir::DType::f32 || (s.access != OperandAccess::channel && s.access != OperandAccess::uniform)) return false;
   constexpr std::int32_t kMost = 1024;  // wider than any code
   Requant r;
   r.lo = -kMost, r.hi = kMost;
@@ -43,7 +43,7 @@ double units(double value) {
 
 }  // namespace
 
-Reasons Curve::find(const Epilogue& e, Curve& out) {
+Reasons Curve::find(const LoweredEpilogue& e, Curve& out) {
   out = Curve{};
   if (e.pack.sinks.empty()) return unmet("packed 8-bit stores", 0, "some");
   for (std::size_t j = 0; j < e.outputs.size(); ++j) {
@@ -393,10 +393,10 @@ Result<std::vector<ir::Tensor>> pack_curve(const ChannelValues& values, const Ch
   return std::vector<ir::Tensor>{std::move(lines), std::move(taken), std::move(packed)};
 }
 
-Epilogue curve_epilogue(const Epilogue& e, const Curve& curve, const float* table) {
-  Epilogue out = of_two_channel_values(e);
+LoweredEpilogue curve_epilogue(const LoweredEpilogue& e, const Curve& curve, const float* table) {
+  LoweredEpilogue out = of_two_channel_values(e);
   out.operands.insert(out.operands.end(), e.operands.begin(), e.operands.end());
-  auto written = std::make_shared<Epilogue>(e);
+  auto written = std::make_shared<LoweredEpilogue>(e);
   written->operands = out.operands;
   for (Instr& in : written->code) {
     if (in.op == Op::load_f || in.op == Op::load_i) in.imm += 2;

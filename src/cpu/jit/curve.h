@@ -43,7 +43,7 @@ class Curve {
   std::optional<Coded> coded;  ///< x = factor * code + bias; no `scale` then
 
   /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
-  static Reasons find(const Epilogue& e, Curve& out);
+  static Reasons find(const LoweredEpilogue& e, Curve& out);
   /// value + zero before it is rounded and clamped, as written; a NaN where it is none.
   [[nodiscard]] double at(float x) const;
   /// Bounds of the code.
@@ -84,6 +84,6 @@ inline constexpr std::int64_t kCurveFloats = (kCurveDegree + 1) * kCurvePieces +
                                                          const Curve& curve, const std::vector<LineBlock>& blocks,
                                                          std::int64_t init_count);
 /// The epilogue with the packed table: streams are m, b (f32, a channel each), e's operands, then the stores.
-[[nodiscard]] Epilogue curve_epilogue(const Epilogue& e, const Curve& curve, const float* table);
+[[nodiscard]] LoweredEpilogue curve_epilogue(const LoweredEpilogue& e, const Curve& curve, const float* table);
 
 }  // namespace octavo::cpu::jit

@@ -46,7 +46,7 @@ struct DepthwiseSetting {
   Streams streams;
   Constant weights;
   std::vector<std::int32_t> weight_zero;
-  Epilogue epilogue;
+  LoweredEpilogue epilogue;
   std::int32_t zero = 0;
   int halves = 1;               ///< as ConvSetting::halves; both are applied to what is in a register
   std::int64_t rows = 1;        ///< output rows computed together
@@ -89,7 +89,7 @@ struct DepthwiseTile {
   std::int64_t strip_columns = 1;  ///< output columns of the strip
   auto operator<=>(const DepthwiseTile&) const = default;
 };
-std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwiseGeometry& dw, const Epilogue& epilogue,
+std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwiseGeometry& dw, const LoweredEpilogue& epilogue,
                                 const DepthwiseTile& tile, bool vbmi);
 
 /// One function: of a tile, or one that interleaves rows for blocks of such vectors and such a tail.
@@ -101,7 +101,7 @@ struct DepthwisePiece {
 /// What is generated, in order.
 struct DepthwiseCodeKey {
   DepthwiseGeometry geometry;
-  Epilogue epilogue;
+  LoweredEpilogue epilogue;
   bool vbmi = false;
   std::vector<DepthwisePiece> pieces;
   bool operator==(const DepthwiseCodeKey&) const = default;

@@ -124,7 +124,7 @@ void emit_dots(Code& c, const DepthwiseGeometry& d, const DepthwiseTile& s, cons
 
 }  // namespace
 
-std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwiseGeometry& dw, const Epilogue& epilogue,
+std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwiseGeometry& dw, const LoweredEpilogue& epilogue,
                                 const DepthwiseTile& shape, bool vbmi) {
   Emitter emitter(c, pool, epilogue, vbmi);
   const Tile tile{.pixels = shape.columns * shape.rows, .vectors = shape.vectors, .tail = shape.tail};

@@ -34,7 +34,7 @@ struct DepthwiseLanesSetting {
   bool codes = false;     ///< u8 times s8; floats otherwise
   bool bf16 = false;      ///< the input and the weights, before they are packed
   std::int32_t zero = 0;  ///< of the input
-  Epilogue epilogue;
+  LoweredEpilogue epilogue;
   ChannelOperand bias;                          ///< as ConvSetting::bias
   std::int64_t row_bytes = 0, pixel_bytes = 0;  ///< of the input
   std::int64_t rows = 1;                        ///< output rows of a block, before the next block

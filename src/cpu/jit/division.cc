@@ -20,7 +20,7 @@ struct Codes {
 
 class Chains {
  public:
-  explicit Chains(const Epilogue& e) : e_(e), uses_(e.code.size()), stored_(e.code.size(), 0) {
+  explicit Chains(const LoweredEpilogue& e) : e_(e), uses_(e.code.size()), stored_(e.code.size(), 0) {
     for (std::size_t i = 0; i < e.code.size(); ++i) {
       for (const int a : e.code[i].args) {
         if (a >= 0) uses_[static_cast<std::size_t>(a)].push_back(static_cast<int>(i));
@@ -67,14 +67,14 @@ class Chains {
     return uses_[static_cast<std::size_t>(v)].empty() && stored_[static_cast<std::size_t>(v)] == 0;
   }
 
-  const Epilogue& e_;
+  const LoweredEpilogue& e_;
   std::vector<std::vector<int>> uses_;
   std::vector<char> stored_;
 };
 
 }  // namespace
 
-int multiply_where_exact(Epilogue& e) {
+int multiply_where_exact(LoweredEpilogue& e) {
   const Chains chains(e);
   Rewritten out(e);
   int replaced = 0;

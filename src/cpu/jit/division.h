@@ -10,6 +10,6 @@ using program::Reciprocal;
 using program::same_codes;
 
 /// Replaces the divisions whose quotients become nothing but clamped codes. Returns how many.
-int multiply_where_exact(Epilogue& e);
+int multiply_where_exact(LoweredEpilogue& e);
 
 }  // namespace octavo::cpu::jit

@@ -20,7 +20,7 @@ bool is_load(Op op) {
 
 }  // namespace
 
-Emitter::Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool vbmi)
+Emitter::Emitter(Code& code, ConstantPool& pool, const LoweredEpilogue& epilogue, bool vbmi)
     : c_(code), pool_(pool), e_(epilogue), vbmi_(vbmi) {
   uses_.resize(e_.code.size());
   for (std::size_t i = 0; i < e_.code.size(); ++i) {
@@ -139,7 +139,7 @@ void Emitter::with_source(int value, F f) {
   if (pl.home == Home::accumulator) return f(c_.ptr[c_.r15 + tile_.place(p_, v_)]);
   const Stream& s = operand_of(value);
   const bool four_bytes = s.dtype == ir::DType::f32 || s.dtype == ir::DType::s32;
-  const bool vector = s.access == Access::channel || s.access == Access::full;
+  const bool vector = s.access == OperandAccess::channel || s.access == OperandAccess::full;
   if (four_bytes && !(vector && masked(v_) && !padded(value))) {
     const auto where = element(e_.code[static_cast<std::size_t>(value)].imm, p_, v_);
     if (vector) return f(where);

@@ -1,5 +1,5 @@
 // Emits a lowered epilogue program for a tile of pixels x vectors whose accumulators are in registers: vectors of 16 channels in zmm, or
-// of 8 in ymm (Epilogue::lanes; AVX2), where masks are vectors and half as many registers are there.
+// of 8 in ymm (LoweredEpilogue::lanes; AVX2), where masks are vectors and half as many registers are there.
 //
 // Registers: rdi = TileArgs*, kept. rsp points at stack_bytes() of spill space. Every other general register, k1..k5 and every zmm
 // may be changed. Order of lanes: lane i of vector v is channel lanes * v + i of the block.
@@ -25,7 +25,7 @@ namespace octavo::cpu::jit {
 
 /// What generated tile functions receive. They advance table and count, and use `walk`, `walk_end` as they like.
 struct TileArgs {
-  const std::int32_t* table = nullptr;  ///< pixel table: Epilogue::columns byte offsets a pixel
+  const std::int32_t* table = nullptr;  ///< pixel table: LoweredEpilogue::columns byte offsets a pixel
   std::int64_t tiles = 0;               ///< >= 1
   const std::byte* x = nullptr;
   const std::byte* weights = nullptr;
@@ -60,7 +60,7 @@ class Code : public Xbyak::CodeGenerator {
 
 struct Tile {
   int pixels = 1, vectors = 1;
-  int lanes = 16;          ///< Epilogue::lanes
+  int lanes = 16;          ///< LoweredEpilogue::lanes
   int tail = lanes;        ///< channels in the last vector, 1..lanes
   int first = 0;           ///< zmm of pixel 0, vector 0
   bool in_memory = false;  ///< accumulators are int32 at [r15 + place()]
@@ -137,7 +137,7 @@ struct HalfTable {
 
 class Emitter {
  public:
-  Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool vbmi);
+  Emitter(Code& code, ConstantPool& pool, const LoweredEpilogue& epilogue, bool vbmi);
 
   [[nodiscard]] int stack_bytes() const { return kLanes * static_cast<int>(e_.code.size()) * 64; }
   /// Sets the tail masks k1 (dwords of the last vector) and k3 (bytes of a pixel), and constants in k4 and k5. Once a function.
@@ -245,7 +245,7 @@ class Emitter {
 
   Code& c_;
   ConstantPool& pool_;
-  const Epilogue& e_;
+  const LoweredEpilogue& e_;
   bool vbmi_;
 
   Tile tile_;

@@ -145,7 +145,7 @@ Reg64 Emitter::pointer(int stream, int pixel) {
 Xbyak::Address Emitter::element(int stream, int p, int v) {
   const Stream& s = e_.stream(stream);
   const Reg64 r = pointer(stream, p);
-  const bool vector = s.access == Access::channel || s.access == Access::full;
+  const bool vector = s.access == OperandAccess::channel || s.access == OperandAccess::full;
   return c_.ptr[r + (vector ? v * e_.lanes * static_cast<int>(ir::size_of(s.dtype)) : 0)];
 }
 
@@ -156,13 +156,13 @@ void Emitter::load_order(int reg) {
 void Emitter::load_into(int reg, int value, int p, int v) {
   const Stream& s = operand_of(value);
   const auto from = element(e_.code[static_cast<std::size_t>(value)].imm, p, v);
-  if (!wide() && (s.access == Access::channel || s.access == Access::full) && masked(v)) {
+  if (!wide() && (s.access == OperandAccess::channel || s.access == OperandAccess::full) && masked(v)) {
     if (ir::size_of(s.dtype) < 4) return load_narrow_tail(reg, s.dtype, from);
     c_.vmovups(Ymm(reg), pool_.block(first_dwords(tile_.tail)));
     c_.vmaskmovps(Ymm(reg), Ymm(reg), from);
     return;
   }
-  if (s.access == Access::channel || s.access == Access::full) {
+  if (s.access == OperandAccess::channel || s.access == OperandAccess::full) {
     const Xmm to = !wide() ? this->reg(reg) : masked(v) && !padded(value) ? Zmm(reg) | c_.k1 | Xbyak::util::T_z : Zmm(reg);
     switch (s.dtype) {
       case DType::u8:

@@ -70,8 +70,8 @@ std::vector<int> Emitter::wanted_in_registers() const {
   for (std::size_t i = 0; i < e_.code.size(); ++i) {  // 8- and 16-bit operands are converted on every use; AVX2 has no {1to8}
     if (!is_load(e_.code[i].op)) continue;
     const auto t = operand_of(static_cast<int>(i)).dtype;
-    const bool broadcast =
-        operand_of(static_cast<int>(i)).access == Access::uniform || operand_of(static_cast<int>(i)).access == Access::pixel;
+    const bool broadcast = operand_of(static_cast<int>(i)).access == OperandAccess::uniform ||
+                           operand_of(static_cast<int>(i)).access == OperandAccess::pixel;
     if ((t != ir::DType::f32 && t != ir::DType::s32) || (broadcast && !wide())) ++must[i];
   }
   return must;
@@ -99,7 +99,7 @@ void Emitter::hoist(int lanes) {
     for (std::size_t i = 0; i < e_.code.size(); ++i) {
       const int value = static_cast<int>(i);
       const Instr& in = e_.code[i];
-      const bool invariant = is_imm(in.op) || (is_load(in.op) && operand_of(value).access == Access::uniform);
+      const bool invariant = is_imm(in.op) || (is_load(in.op) && operand_of(value).access == OperandAccess::uniform);
       if (!invariant || uses_[i].empty() || hoisted_.count(value) != 0 || budget <= 0 || (only_wanted && must[i] == 0)) continue;
       const int r = grab();
       if (in.block >= 0) {
@@ -121,7 +121,7 @@ void Emitter::hoist(int lanes) {
     if (tight_ && tile_.vectors > 1) break;  // results of all pixels would wait for the last vector
     for (std::size_t i = 0; i < e_.code.size(); ++i) {
       const int value = static_cast<int>(i);
-      if (!is_load(e_.code[i].op) || uses_[i].empty() || operand_of(value).access != Access::channel) continue;
+      if (!is_load(e_.code[i].op) || uses_[i].empty() || operand_of(value).access != OperandAccess::channel) continue;
       if (hoisted_.count(value) != 0 || budget <= 0 || (must[i] > 0) != wanted) continue;
       hoisted_[value] = grab();
       channel_values_.push_back(value);
@@ -232,7 +232,7 @@ std::vector<int> Emitter::share_constants(int i, int lanes) {
   for (const int a : e_.code[static_cast<std::size_t>(i)].args) {
     if (a < 0 || lanes == 1 || free_.size() < 3) break;
     const Op op = e_.code[static_cast<std::size_t>(a)].op;
-    if (!is_imm(op) && !(is_load(op) && operand_of(a).access == Access::uniform)) continue;
+    if (!is_imm(op) && !(is_load(op) && operand_of(a).access == OperandAccess::uniform)) continue;
     set_lane(0);
     if (place(a).reg >= 0) continue;
     const int r = in_register(a);

@@ -21,7 +21,7 @@ constexpr int tile_vectors(int lanes) {
 
 class SumsEpilogue final : public GeneratedEpilogue {
  public:
-  SumsEpilogue(const region::Stage& stage, Epilogue epilogue, const std::vector<std::int64_t>& widths, std::int64_t pixels)
+  SumsEpilogue(const region::Stage& stage, LoweredEpilogue epilogue, const std::vector<std::int64_t>& widths, std::int64_t pixels)
       : streams_(stage), e_(std::move(epilogue)) {
     ConstantPool pool(code_, e_.lanes);
     struct Start {
@@ -99,7 +99,7 @@ class SumsEpilogue final : public GeneratedEpilogue {
   }
 
   Streams streams_;
-  Epilogue e_;
+  LoweredEpilogue e_;
   Code code_;
   std::map<std::int64_t, Functions> functions_;  ///< by columns
   std::vector<std::int32_t> table_;
@@ -110,14 +110,14 @@ class SumsEpilogue final : public GeneratedEpilogue {
 Reasons why_not_generated(const region::Stage& stage, Isa isa) {
   if (isa < Isa::avx2) return unmet("instruction set", name_of(isa), "avx2");
   if (auto why = why_repeated(stage); !why.empty()) return why;
-  Epilogue e;
+  LoweredEpilogue e;
   return lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8);
 }
 
 Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Stage& stage, Isa isa,
                                                               const std::vector<std::int64_t>& widths, std::int64_t pixels) {
   if (!why_not_generated(stage, isa).empty()) return std::unique_ptr<GeneratedEpilogue>();
-  Epilogue e;
+  LoweredEpilogue e;
   (void)lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8);
   multiply_in_erf(e);
   return make_generated<SumsEpilogue, GeneratedEpilogue>(stage, std::move(e), widths, pixels);

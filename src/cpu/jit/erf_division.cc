@@ -13,7 +13,7 @@ constexpr float kRoot = 1.41421354F, kInverse = 0.707106769F, kBeyond = 6.0F;
 
 class Users {
  public:
-  explicit Users(const Epilogue& e) : e_(e), uses_(e.code.size(), 0), user_(e.code.size(), -1) {
+  explicit Users(const LoweredEpilogue& e) : e_(e), uses_(e.code.size(), 0), user_(e.code.size(), -1) {
     for (std::size_t i = 0; i < e.code.size(); ++i) {
       for (const int a : e.code[i].args) {
         if (a >= 0) ++uses_[static_cast<std::size_t>(a)], user_[static_cast<std::size_t>(a)] = static_cast<int>(i);
@@ -49,13 +49,13 @@ class Users {
     return v >= 0 && uses_[static_cast<std::size_t>(v)] == 1 ? user_[static_cast<std::size_t>(v)] : -1;
   }
 
-  const Epilogue& e_;
+  const LoweredEpilogue& e_;
   std::vector<int> uses_, user_;
 };
 
 }  // namespace
 
-int multiply_in_erf(Epilogue& e) {
+int multiply_in_erf(LoweredEpilogue& e) {
   if (e.lanes != 16) return 0;
   const Users users(e);
   std::vector<char> quotient(e.code.size(), 0), argument(e.code.size(), 0);

@@ -13,6 +13,6 @@
 namespace octavo::cpu::jit {
 
 /// Replaces them, for vectors of 16 lanes. Returns how many divisions went.
-int multiply_in_erf(Epilogue& e);
+int multiply_in_erf(LoweredEpilogue& e);
 
 }  // namespace octavo::cpu::jit

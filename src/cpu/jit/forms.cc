@@ -18,7 +18,7 @@ using program::Op;
 struct Range {
   std::int32_t first = 0, last = 0;
 };
-std::optional<Range> codes_of(const Epilogue& e, int v) {
+std::optional<Range> codes_of(const LoweredEpilogue& e, int v) {
   const Instr& in = e.code[static_cast<std::size_t>(v)];
   if (in.op != Op::load_i) return std::nullopt;
   const auto type = e.operands[static_cast<std::size_t>(in.imm)].dtype;
@@ -38,7 +38,7 @@ struct Addition {
   }
 };
 
-std::optional<Addition> find_addition(const Epilogue& e, int c1) {
+std::optional<Addition> find_addition(const LoweredEpilogue& e, int c1) {
   if (e.pack.sinks.empty()) return std::nullopt;
   const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
   Addition out;
@@ -104,7 +104,7 @@ std::optional<Fmas> find_fmas(const Addition& add, std::int32_t first, std::int3
 
 }  // namespace
 
-Reasons find_forms(const Epilogue& e, Forms& out) {
+Reasons find_forms(const LoweredEpilogue& e, Forms& out) {
   out = Forms{};
   out.code = e.pack.value;
   Reasons why = find_requant(e, out.requant);
@@ -123,9 +123,9 @@ Reasons find_forms(const Epilogue& e, Forms& out) {
   return why;
 }
 
-FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
+FormEpilogue form_epilogue(const LoweredEpilogue& e, const Forms& forms, Form form) {
   FormEpilogue result;
-  Epilogue& out = result.epilogue;
+  LoweredEpilogue& out = result.epilogue;
   const Requant& r = forms.requant;
   out.outputs = e.outputs, out.tables = e.tables, out.stores = e.stores, out.columns = e.columns, out.pack = e.pack;
   Rewritten rest(e);
@@ -133,7 +133,7 @@ FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form) {
   const int acc = push({Op::acc_i});
   int t = push({Op::i2f, {acc, -1, -1, -1}});
   const int m = push({Op::load_f, {-1, -1, -1, -1}, 0}), b = push({Op::load_f, {-1, -1, -1, -1}, 1});
-  out.operands.assign(2, Stream{Access::channel, ir::DType::f32, -1});
+  out.operands.assign(2, Stream{OperandAccess::channel, ir::DType::f32, -1});
   t = push({Op::fma, {t, m, b, -1}});
   if (form == Form::quotient) {
     const Quotient q = Quotient::of(r);
@@ -216,7 +216,7 @@ Result<std::vector<ir::Tensor>> pack_forms(const ChannelValues& values, const Re
   return std::vector<ir::Tensor>{std::move(constants), std::move(taken)};
 }
 
-int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e) {
+int take_bias(const region::Stage& stage, const region::Plan& plan, LoweredEpilogue& e) {
   const bool floats = !stage.anchor.integer;
   const Op add = floats ? Op::add : Op::add_i, load_op = floats ? Op::load_f : Op::load_i, acc_op = floats ? Op::acc_f : Op::acc_i;
   int operand = -1;
@@ -231,7 +231,8 @@ int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e)
   const auto& ref = stage.operands[static_cast<std::size_t>(operand)].ref;
   const Stream& s = e.operands[static_cast<std::size_t>(operand)];
   if (plan.buffers[static_cast<std::size_t>(ref.buffer)].kind != region::BufferKind::constant ||
-      ref.dtype != (floats ? ir::DType::f32 : ir::DType::s32) || (s.access != Access::channel && s.access != Access::uniform)) {
+      ref.dtype != (floats ? ir::DType::f32 : ir::DType::s32) ||
+      (s.access != OperandAccess::channel && s.access != OperandAccess::uniform)) {
     return -1;
   }
   int acc = -1;
@@ -262,7 +263,7 @@ int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e)
   return operand;
 }
 
-void fold_zero_points(Epilogue& e) {
+void fold_zero_points(LoweredEpilogue& e) {
   Rewritten out(e);
   for (std::size_t i = 0; i < e.code.size(); ++i) {
     Instr in = out.follow(e.code[i]);
@@ -280,7 +281,7 @@ void fold_zero_points(Epilogue& e) {
   remove_dead(e);
 }
 
-bool add_by_fmas(Epilogue& e, int c1, std::int32_t first, std::int32_t last) {
+bool add_by_fmas(LoweredEpilogue& e, int c1, std::int32_t first, std::int32_t last) {
   const auto add = find_addition(e, c1);
   if (!add) return false;
   const auto f = find_fmas(*add, first, last);

@@ -26,15 +26,15 @@ struct Forms {
   Requant requant;
   int code = -1;  ///< the value that the line replaces: the packed one or one before it
 };
-[[nodiscard]] Reasons find_forms(const Epilogue& e, Forms& out);
+[[nodiscard]] Reasons find_forms(const LoweredEpilogue& e, Forms& out);
 
 /// An epilogue of another form. Its operands are two f32 values a channel, m and b of its first fma, then `operands` of the written
 /// one; its stores are the written ones.
 struct FormEpilogue {
-  Epilogue epilogue;
+  LoweredEpilogue epilogue;
   std::vector<int> operands;
 };
-[[nodiscard]] FormEpilogue form_epilogue(const Epilogue& e, const Forms& forms, Form form);
+[[nodiscard]] FormEpilogue form_epilogue(const LoweredEpilogue& e, const Forms& forms, Form form);
 
 /// f32[2 * init_count], the m of all blocks at their `init`, then the b; s32[init_count / 16]: the blocks' Form at init / 16.
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_forms(const ChannelValues& values, const Requant& r,
@@ -42,13 +42,13 @@ struct FormEpilogue {
 
 /// The operand of constants (s32, or f32 where sums are floats), one a channel, that the program adds to the accumulator, and nothing else uses either; the sum is
 /// then the accumulator. -1: none.
-[[nodiscard]] int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e);
+[[nodiscard]] int take_bias(const region::Stage& stage, const region::Plan& plan, LoweredEpilogue& e);
 
 /// Rewrites `mul(i2f(code - zero), scale)` as one fma wherever zero * scale is exact (any power of two): the same rounding.
-void fold_zero_points(Epilogue& e);
+void fold_zero_points(LoweredEpilogue& e);
 
 /// Replaces the last operations of an epilogue whose packed value is an Add of the code `c1`, from `first` to `last`, and the codes
 /// of an operand. False: no such Add, or no fmas were found.
-bool add_by_fmas(Epilogue& e, int c1, std::int32_t first, std::int32_t last);
+bool add_by_fmas(LoweredEpilogue& e, int c1, std::int32_t first, std::int32_t last);
 
 }  // namespace octavo::cpu::jit

@@ -49,17 +49,17 @@ Reasons address(const region::TensorRef& ref, const std::vector<std::int64_t>& d
   if (is_store && s[1] == 0 && !one_channel) return unmet(fmt::format("channel stride of {}", what), 0, "1");
   const bool wide = s[1] == 1 || is_store;
   if (is_store || by_pixel) {
-    out.access = wide ? Access::full : Access::pixel;
+    out.access = wide ? OperandAccess::full : OperandAccess::pixel;
     out.column = columns++;
   } else {
-    out.access = wide ? Access::channel : Access::uniform;
+    out.access = wide ? OperandAccess::channel : OperandAccess::uniform;
   }
   return {};
 }
 
 class Lowering {
  public:
-  Lowering(Epilogue& e, bool vbmi) : e_(e), vbmi_(vbmi) {}
+  Lowering(LoweredEpilogue& e, bool vbmi) : e_(e), vbmi_(vbmi) {}
 
   void run(const program::Program& p) {
     std::vector<int> same(p.code.size());  // bit casts are the same register
@@ -224,7 +224,7 @@ class Lowering {
     Pack& k = e_.pack;
     for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
       const auto type = e_.outputs[j].type;
-      if ((type != ir::DType::u8 && type != ir::DType::s8) || e_.stores[j].access != Access::full) continue;
+      if ((type != ir::DType::u8 && type != ir::DType::s8) || e_.stores[j].access != OperandAccess::full) continue;
       Pack::Sink sink{static_cast<int>(j), -1};
       int value = e_.outputs[j].value;
       bool is_signed = type == ir::DType::s8;
@@ -352,15 +352,15 @@ class Lowering {
     return std::nullopt;
   }
 
-  Epilogue& e_;
+  LoweredEpilogue& e_;
   bool vbmi_;
 };
 
 }  // namespace
 
-Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out, int lanes) {
+Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, LoweredEpilogue& out, int lanes) {
   const auto& p = stage.program;
-  out = Epilogue{};
+  out = LoweredEpilogue{};
   out.lanes = lanes;
   if (stage.space.size() != 4) return unmet("rank of the result", stage.space.size(), "4");
   if (stage.operands.size() + stage.stores.size() > kMaxStreams) {

@@ -18,7 +18,7 @@ namespace octavo::cpu::jit {
 using region::unmet;
 
 /// Shape of an operand seen from a tile of pixels x 16-channel vectors.
-enum class Access : std::uint8_t {
+enum class OperandAccess : std::uint8_t {
   uniform,  ///< one value for everything
   channel,  ///< one value a channel, the same for all pixels of a call
   pixel,    ///< one value a pixel, the same for all channels
@@ -26,7 +26,7 @@ enum class Access : std::uint8_t {
 };
 
 struct Stream {
-  Access access = Access::full;
+  OperandAccess access = OperandAccess::full;
   ir::DType dtype = ir::DType::f32;
   int column = -1;  ///< of the pixel table; -1 for uniform and channel
   bool operator==(const Stream&) const = default;
@@ -50,7 +50,7 @@ struct Instr {
   std::int32_t imm = 0;
   bool reversed = false;
   Special special = Special::none;  ///< instead of `op`, which only says how arguments are treated
-  int block = -1;                   ///< imm_f: 16 values, in Epilogue::blocks
+  int block = -1;                   ///< imm_f: 16 values, in LoweredEpilogue::blocks
   bool operator==(const Instr&) const = default;
 };
 
@@ -78,7 +78,7 @@ struct Pack {
 inline constexpr std::int64_t kManyOperations = 16;
 
 /// What the emitter needs of a stage. Streams are operands first, then stores.
-struct Epilogue {
+struct LoweredEpilogue {
   std::vector<Instr> code;
   std::vector<program::Output> outputs;
   std::vector<program::Table> tables;
@@ -94,9 +94,9 @@ struct Epilogue {
   /// A curve (curve.h): the packed values are codes in bits 16 to 23, and where the bits below are less than `window` for one of a
   /// group, the group's codes are computed and stored by `written`, whose streams are the same. Accumulators are in memory.
   std::int32_t window = 0;
-  std::shared_ptr<const Epilogue> written;
+  std::shared_ptr<const LoweredEpilogue> written;
   /// Of curves only the object itself is equal to it: its polynomials are floats, of which unequal ones compare equal.
-  bool operator==(const Epilogue&) const = default;
+  bool operator==(const LoweredEpilogue&) const = default;
 
   [[nodiscard]] int vector_bytes() const { return lanes * 4; }
   [[nodiscard]] int registers() const { return lanes == 16 ? 32 : 16; }
@@ -112,7 +112,7 @@ struct Epilogue {
 
 /// The span that ends with value v; null: none of the kind.
 template <class Kind>
-[[nodiscard]] const Kind* span_to(const Epilogue& e, int v) {
+[[nodiscard]] const Kind* span_to(const LoweredEpilogue& e, int v) {
   for (const program::Span& s : e.spans) {
     if (const Kind* of = std::get_if<Kind>(&s); of != nullptr && program::last_of(s) == v) return of;
   }
@@ -122,7 +122,7 @@ template <class Kind>
 inline constexpr int kMaxStreams = 28;
 
 /// Fills `out` for a stage of rank 4 (N, C, H, W), or returns why it cannot be done (empty: fine). `batch_is_pixels`: H*W == 1 and
-/// the images of the batch are the pixels of a tile. `lanes`: Epilogue::lanes.
-[[nodiscard]] Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out, int lanes = 16);
+/// the images of the batch are the pixels of a tile. `lanes`: LoweredEpilogue::lanes.
+[[nodiscard]] Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, LoweredEpilogue& out, int lanes = 16);
 
 }  // namespace octavo::cpu::jit

@@ -86,12 +86,12 @@ std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum) {
   return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
 }
 
-Reasons find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused) {
+Reasons find_affine(const LoweredEpilogue& e, int v, int& scale, int& bias, bool& fused) {
   const auto at = [&](int value) -> const Instr& { return e.code[static_cast<std::size_t>(value)]; };
   const auto channel_load = [&](int value) {
     if (at(value).op != Op::load_f) return false;
     const Stream& s = e.operands[static_cast<std::size_t>(at(value).imm)];
-    return s.dtype == ir::DType::f32 && (s.access == Access::channel || s.access == Access::uniform);
+    return s.dtype == ir::DType::f32 && (s.access == OperandAccess::channel || s.access == OperandAccess::uniform);
   };
   const auto is_acc = [&](int value) { return at(value).op == Op::i2f && at(at(value).args[0]).op == Op::acc_i; };
   const auto product = [&](int a, int b) {
@@ -127,7 +127,7 @@ std::int32_t quotient_code(const Requant& r, const Quotient& q, float scale, flo
   return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
 }
 
-Reasons find_requant(const Epilogue& e, Requant& out) {
+Reasons find_requant(const LoweredEpilogue& e, Requant& out) {
   out = Requant{};
   if (e.pack.sinks.empty()) return unmet("packed 8-bit stores", 0, "some");
   for (std::size_t j = 0; j < e.outputs.size(); ++j) {
@@ -137,7 +137,7 @@ Reasons find_requant(const Epilogue& e, Requant& out) {
   return find_requant_of(e, e.pack.value, out);
 }
 
-Reasons find_steps(const Epilogue& e, int rounded, int& x, Requant& out) {
+Reasons find_steps(const LoweredEpilogue& e, int rounded, int& x, Requant& out) {
   const auto* span = span_to<program::RequantizeSpan>(e, rounded);
   if (span == nullptr) return unmet("packed value", "not rounded", "rounded");
   for (const program::Step& s : span->steps) {
@@ -155,7 +155,7 @@ Reasons find_steps(const Epilogue& e, int rounded, int& x, Requant& out) {
   return {};
 }
 
-Reasons find_requant_of(const Epilogue& e, int v, Requant& out) {
+Reasons find_requant_of(const LoweredEpilogue& e, int v, Requant& out) {
   int x = -1;
   if (auto why = find_steps(e, v, x, out); !why.empty()) return why;
   return find_affine(e, x, out.scale, out.bias, out.fused);
@@ -254,14 +254,14 @@ Result<std::vector<ir::Tensor>> pack_lines(const ChannelValues& values, const Re
   return std::vector<ir::Tensor>{std::move(lines), std::move(taken)};
 }
 
-Epilogue of_two_channel_values(const Epilogue& e) {
-  Epilogue out;
+LoweredEpilogue of_two_channel_values(const LoweredEpilogue& e) {
+  LoweredEpilogue out;
   out.outputs = e.outputs;
   out.tables = e.tables;
   out.stores = e.stores;
   out.columns = e.columns;
   out.pack = e.pack;
-  const Stream channel{Access::channel, ir::DType::f32, -1};
+  const Stream channel{OperandAccess::channel, ir::DType::f32, -1};
   out.operands = {channel, channel};
   return out;
 }

@@ -41,14 +41,14 @@ struct Requant {
 };
 
 /// Empty: value v is scale * acc + bias, and which f32 operands those are (bias -1: none). Otherwise why not.
-[[nodiscard]] Reasons find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused);
+[[nodiscard]] Reasons find_affine(const LoweredEpilogue& e, int v, int& scale, int& bias, bool& fused);
 /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
-[[nodiscard]] Reasons find_requant(const Epilogue& e, Requant& out);
+[[nodiscard]] Reasons find_requant(const LoweredEpilogue& e, Requant& out);
 /// The steps that lead to the rounded value, and the codes that they leave possible, to `out` (whose zero and bounds are set), and the value x before them.
 /// Empty, or why they are none that never decrease.
-[[nodiscard]] Reasons find_steps(const Epilogue& e, int rounded, int& x, Requant& out);
+[[nodiscard]] Reasons find_steps(const LoweredEpilogue& e, int rounded, int& x, Requant& out);
 /// The same of any rounded value of the program: the caller has set zero and bounds.
-[[nodiscard]] Reasons find_requant_of(const Epilogue& e, int value, Requant& out);
+[[nodiscard]] Reasons find_requant_of(const LoweredEpilogue& e, int value, Requant& out);
 
 /// m and b for x = float(sum), acc = sum + offset, proven equal for |sum| <= limit; nothing when none was found. Some microseconds.
 struct Line {
@@ -101,6 +101,6 @@ struct LineBlock {
                                                          const std::vector<LineBlock>& blocks, std::int64_t init_count);
 
 /// Without code yet: the results of `e`, from two floats a channel as operands 0 and 1.
-[[nodiscard]] Epilogue of_two_channel_values(const Epilogue& e);
+[[nodiscard]] LoweredEpilogue of_two_channel_values(const LoweredEpilogue& e);
 
 }  // namespace octavo::cpu::jit

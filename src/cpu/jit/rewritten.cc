@@ -6,7 +6,7 @@
 
 namespace octavo::cpu::jit {
 
-void Rewritten::finish(Epilogue& e) && {
+void Rewritten::finish(LoweredEpilogue& e) && {
   e.code = std::move(code_);
   for (auto& o : e.outputs) o.value = of(o.value);
   e.pack.value = of(e.pack.value);
@@ -35,7 +35,7 @@ void move_spans(const std::vector<program::Span>& from, const std::vector<int>& 
   }
 }
 
-std::vector<char> needed_values(const Epilogue& e, int without) {
+std::vector<char> needed_values(const LoweredEpilogue& e, int without) {
   std::vector<char> needed(e.code.size(), 0);
   for (std::size_t j = 0; j < e.outputs.size(); ++j)
     needed[static_cast<std::size_t>(e.pack.packs(j) ? e.pack.value : e.outputs[j].value)] = 1;
@@ -48,7 +48,7 @@ std::vector<char> needed_values(const Epilogue& e, int without) {
   return needed;
 }
 
-void remove_dead(Epilogue& e) {
+void remove_dead(LoweredEpilogue& e) {
   const std::vector<char> needed = needed_values(e);
   Rewritten kept(e);
   for (std::size_t i = 0; i < e.code.size(); ++i) {

@@ -10,7 +10,7 @@ namespace octavo::cpu::jit {
 /// New code, and where the values of the old one are in it.
 class Rewritten {
  public:
-  explicit Rewritten(const Epilogue& of) : moved_(of.code.size(), -1) {}
+  explicit Rewritten(const LoweredEpilogue& of) : moved_(of.code.size(), -1) {}
   /// Appends an instruction of the new code, and returns its value.
   int push(const Instr& in) {
     code_.push_back(in);
@@ -27,7 +27,7 @@ class Rewritten {
   }
   [[nodiscard]] const Instr& at(int v) const { return code_[static_cast<std::size_t>(v)]; }
   /// The epilogue gets the code. Its outputs, packed value and spans, so far of the old code, follow.
-  void finish(Epilogue& e) &&;
+  void finish(LoweredEpilogue& e) &&;
   /// The code alone.
   [[nodiscard]] std::vector<Instr> code() && { return std::move(code_); }
 
@@ -39,9 +39,9 @@ class Rewritten {
 /// Appends to `to` the spans whose ends `moved` keeps; -1: dropped.
 void move_spans(const std::vector<program::Span>& from, const std::vector<int>& moved, std::vector<program::Span>& to);
 /// Which values the outputs need; not what value `without` is computed of.
-[[nodiscard]] std::vector<char> needed_values(const Epilogue& e, int without = -1);
+[[nodiscard]] std::vector<char> needed_values(const LoweredEpilogue& e, int without = -1);
 /// Drops what no output needs.
-void remove_dead(Epilogue& e);
+void remove_dead(LoweredEpilogue& e);
 
 [[nodiscard]] Instr imm_f(float f);
 

@@ -29,7 +29,7 @@ struct SlidingWindowSetting {
   CodeOptions options;
   Streams streams;
   Constant weights;
-  Epilogue epilogue;
+  LoweredEpilogue epilogue;
   Requant requant;
   ChannelValues channels;
   ChannelOperand bias;  ///< s32 constants that are added to the sums: part of their initial values

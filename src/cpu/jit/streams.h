@@ -27,19 +27,19 @@ struct Streams {
   }
 
   /// Where a call begins: at an image, a row and a column, of channels from `channel` on.
-  void place(std::array<std::byte*, kMaxStreams>& to, const Epilogue& e, const region::Memory& memory, std::int64_t image,
+  void place(std::array<std::byte*, kMaxStreams>& to, const LoweredEpilogue& e, const region::Memory& memory, std::int64_t image,
              std::int64_t y, std::int64_t x, std::int64_t channel) const {
     for (int k = 0; k < e.stream_count(); ++k) {
       const region::TensorRef& t = ref(k);
       const Stream& stream = e.stream(k);
       std::int64_t at = image * t.strides[0];
       if (stream.column >= 0) at += y * t.strides[2] + x * t.strides[3];
-      if (stream.access == Access::channel || stream.access == Access::full) at += channel;
+      if (stream.access == OperandAccess::channel || stream.access == OperandAccess::full) at += channel;
       to[static_cast<std::size_t>(k)] = memory.at(t) + at * static_cast<std::int64_t>(ir::size_of(t.dtype));
     }
   }
   /// A row of the pixel table, but for column 0: pixel (y, x), in bytes from where a call begins.
-  void fill_columns(std::int32_t* row, const Epilogue& e, std::int64_t y, std::int64_t x) const {
+  void fill_columns(std::int32_t* row, const LoweredEpilogue& e, std::int64_t y, std::int64_t x) const {
     for (int k = 0; k < e.stream_count(); ++k) {
       const region::TensorRef& t = ref(k);
       if (const int column = e.stream(k).column; column >= 0)

@@ -43,7 +43,7 @@ std::uint64_t TileCodeKey::hash() const {
     add(p.quads), add(p.depth);
     for (const std::int64_t s : p.segments) add(s);
   }
-  for (const Epilogue& e : epilogues) {
+  for (const LoweredEpilogue& e : epilogues) {
     for (const Instr& i : e.code) add(i.op), add(i.imm);
   }
   for (const CodePiece& p : pieces) add(p.form), add(p.tile.pixels), add(p.tile.vectors), add(p.tile.tail), add(p.tiles);
@@ -56,7 +56,7 @@ std::shared_ptr<const TileCode> tile_code(const TileCodeKey& key) {
     ConstantPool pool(out->code, key.setting.lanes);
     for (const CodePiece& p : key.pieces) {
       const CodePhase& phase = key.phases[p.phase];
-      const Epilogue& epilogue = key.epilogues[p.form];
+      const LoweredEpilogue& epilogue = key.epilogues[p.form];
       out->at.push_back(on_tiles(key.setting.dots)
                             ? emit_amx_tile(out->code, pool, key.setting, epilogue, phase, p.tile, *key.instructions, p.tiles)
                             : emit_conv_tile(out->code, pool, key.setting, epilogue, phase, p.tile, p.tiles));

@@ -52,7 +52,7 @@ struct TileCodeKey {
   CodeSetting setting;
   const Tiles* instructions = nullptr;
   std::vector<CodePhase> phases;
-  std::vector<Epilogue> epilogues;  ///< by form; empty ones are not used
+  std::vector<LoweredEpilogue> epilogues;  ///< by form; empty ones are not used
   std::vector<CodePiece> pieces;
   bool operator==(const TileCodeKey&) const = default;
 

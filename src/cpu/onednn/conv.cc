@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cpu/onednn/conv_setting.h"
+#include "cpu/onednn/implementation.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
 #include "cpu/table.h"
@@ -165,7 +166,7 @@ Reasons why_no_primitives(const Setting& t) {
       if (row_tile_of(t, i) != row_tile_of(t, i - 1)) (void)describe(t, row_tile_of(t, i), &weights, engine);
     }
     const std::string implementation = first.impl_info_str();
-    if (implementation.find("ref") != std::string::npos) return unmet("oneDNN's primitive", implementation, "vector code");
+    if (is_scalar_implementation(implementation)) return unmet("oneDNN's primitive", implementation, "vector code");
   } catch (const dnnl::error& e) {
     return unmet("oneDNN's primitives", e.what(), "one for this convolution");
   }

@@ -15,7 +15,8 @@ namespace octavo::cuda {
 namespace {
 
 struct KnownGpu {
-  std::string_view name, architecture;
+  std::string_view name;
+  Architecture architecture;
   int multiprocessors;
   std::int64_t shared_kib;
 };
@@ -38,7 +39,8 @@ std::string plain(std::string_view name) {
 
 /// "sm_90" is "sm_90a": its kernels use what only that has.
 bool is_architecture(const KnownGpu& g, std::string_view name) {
-  return name == g.architecture || (g.architecture.ends_with('a') && name == g.architecture.substr(0, g.architecture.size() - 1));
+  const auto asked = parse_architecture(name);
+  return asked && asked->sm == g.architecture.sm && (g.architecture.specific || !asked->specific);
 }
 
 /// Holds no bytes: addresses are never read.
@@ -53,7 +55,7 @@ class AbsentGpu final : public region::Device {
   std::string_view name() const override { return "cuda"; }
   bool is_here() const override { return false; }
   Result<std::string> description() const override {
-    return fmt::format("{}; {}, {} multiprocessors; not in this machine", facts_.name, facts_.architecture, facts_.multiprocessors);
+    return fmt::format("{}; {}, {} multiprocessors; not in this machine", facts_.name, architecture(), facts_.multiprocessors);
   }
   Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t) const override { return std::make_unique<NoMemory>(); }
   Status write(std::byte*, std::span<const std::byte>) const override { return {}; }
@@ -65,12 +67,15 @@ class AbsentGpu final : public region::Device {
   }
 
  private:
+  [[nodiscard]] std::string architecture() const {
+    return facts_.architecture.sm == 0 ? "of an architecture that was not asked for" : facts_.architecture.text();
+  }
   [[nodiscard]] Error absent() const {
     return Error{
         ErrorKind::unsupported,
         fmt::format("the engine was built for {} ({}), which is not in this machine\n  save it and load it on a machine that has "
                     "such a GPU, or build for device cuda",
-                    facts_.name, facts_.architecture)};
+                    facts_.name, architecture())};
   }
   GpuFacts facts_;
 };
@@ -80,7 +85,8 @@ class AbsentGpu final : public region::Device {
 std::vector<std::string> known_gpus() {
   std::vector<std::string> out;
   for (const KnownGpu& g : kGpus) {
-    if (std::find(out.begin(), out.end(), g.architecture) == out.end()) out.emplace_back(g.architecture);
+    if (std::string text = g.architecture.text(); std::find(out.begin(), out.end(), text) == out.end())
+      out.push_back(std::move(text));
   }
   for (const KnownGpu& g : kGpus) out.emplace_back(g.name);
   return out;
@@ -96,7 +102,7 @@ Result<GpuFacts> find_gpu(std::string_view name) {
                                               nearest_text(std::set<std::string>(all.begin(), all.end()), name)));
   }
   GpuFacts facts;
-  facts.name = is_architecture(*found, name) ? "a GPU of " + std::string(found->architecture) : std::string(found->name);
+  facts.name = is_architecture(*found, name) ? "a GPU of " + found->architecture.text() : std::string(found->name);
   facts.architecture = found->architecture;
   facts.multiprocessors = found->multiprocessors;
   facts.shared_bytes = found->shared_kib * 1024;

@@ -95,7 +95,7 @@ std::uint64_t compilations() {
   return build_work().kernels;
 }
 
-Compiler nvrtc_compiler(const std::string& architecture) {
+Compiler nvrtc_compiler(Architecture architecture) {
   return [options = compile_options(architecture)](std::string_view text) -> Result<std::string> {
     OCTAVO_TRY(Compiled made, compile_pool().compile(emit_prelude() + std::string(text), options));
     BuildWork more;
@@ -195,7 +195,7 @@ Status compile_kernels(std::span<region::Plan* const> plans, const Compiler& com
     texts[p].resize(plan.regions.size());
     for (std::size_t i = 0; i < plan.regions.size(); ++i) {
       const region::Region& r = plan.regions[i];
-      if (r.code < 0 || r.tactic.provider != "cuda") continue;
+      if (r.code < 0 || r.tactic.provider != kProvider) continue;
       const region::Buffer& source = plan.buffers[static_cast<std::size_t>(r.code)];
       if (source.kind != region::BufferKind::source) continue;
       OCTAVO_TRY(const auto modules, split_modules(source.data.bytes()));

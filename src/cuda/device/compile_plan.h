@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "cuda/text/architecture.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
@@ -16,7 +17,7 @@ namespace octavo::cuda {
 using Compiler = std::function<Result<std::string>(std::string_view text)>;
 
 /// NVRTC for an architecture ("sm_90a"), by compile_pool().
-[[nodiscard]] Compiler nvrtc_compiler(const std::string& architecture);
+[[nodiscard]] Compiler nvrtc_compiler(Architecture architecture);
 /// The same compiler, which is asked for a text once, also by threads that want it at the same time: a search compiles the kernels of many plans that have
 /// most of them in common.
 /// Keeps at most some hundred results.

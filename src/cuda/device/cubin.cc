@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -260,12 +259,10 @@ Result<Cubin> read_cubin(std::span<const std::byte> code) {
 
 namespace {
 
-Status check_launches(const Cubin& cubin, std::string_view architecture, std::span<const Launch* const> launches) {
-  int wanted = 0;
-  const std::string_view digits = architecture.substr(std::min<std::size_t>(3, architecture.size()));
-  std::from_chars(digits.data(), digits.data() + digits.size(), wanted);
-  if (!architecture.starts_with("sm_") || cubin.sm != wanted)
-    return bad(fmt::format("it is for sm_{}, the plan for {}", cubin.sm, architecture.empty() ? "no architecture" : architecture));
+Status check_launches(const Cubin& cubin, Architecture architecture, std::span<const Launch* const> launches) {
+  if (architecture.sm == 0 || cubin.sm != architecture.sm)
+    return bad(
+        fmt::format("it is for sm_{}, the plan for {}", cubin.sm, architecture.sm == 0 ? "no architecture" : architecture.text()));
   for (const Launch* l : launches) OCTAVO_CHECK(check_launch(*l, cubin));
   return {};
 }
@@ -280,12 +277,12 @@ Status with_advice(Status done) {
 
 }  // namespace
 
-Status check_machine_code(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const> launches) {
+Status check_machine_code(std::span<const std::byte> code, Architecture architecture, std::span<const Launch* const> launches) {
   const auto cubin = read_cubin(code);
   return with_advice(cubin ? check_launches(*cubin, architecture, launches) : Status(tl::unexpected(cubin.error())));
 }
 
-Status check_read_code(const Cubin& cubin, std::string_view architecture, std::span<const Launch* const> launches) {
+Status check_read_code(const Cubin& cubin, Architecture architecture, std::span<const Launch* const> launches) {
   return with_advice(check_launches(cubin, architecture, launches));
 }
 
@@ -298,7 +295,7 @@ CodeCheck remembering_check() {
     std::mutex mutex;
     std::unordered_map<std::uint64_t, std::shared_ptr<const Known>> known;  ///< by a hash; the bytes are compared
   };
-  return [memory = std::make_shared<Memory>()](std::span<const std::byte> code, std::string_view architecture,
+  return [memory = std::make_shared<Memory>()](std::span<const std::byte> code, Architecture architecture,
                                                std::span<const Launch* const> launches) -> Status {
     constexpr std::size_t kMost = 4096;
     const std::uint64_t hash = hash64(code);

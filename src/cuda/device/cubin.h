@@ -37,18 +37,17 @@ struct Cubin {
 /// facts lie inside of `code` and agree.
 [[nodiscard]] Result<Cubin> read_cubin(std::span<const std::byte> code);
 
-/// Machine code and the launches of it, as an engine file gives them, against each other, the architecture that the plan names ("sm_90a") and
+/// Machine code and the launches of it, as an engine file gives them, against each other, the architecture that the plan names and
 /// what a GPU of it can start: grids, blocks, shared memory. Errors: bad_engine, naming both values.
-[[nodiscard]] Status check_machine_code(std::span<const std::byte> code, std::string_view architecture,
+[[nodiscard]] Status check_machine_code(std::span<const std::byte> code, Architecture architecture,
                                         std::span<const Launch* const> launches);
 
 /// The same of code that was read before.
-[[nodiscard]] Status check_read_code(const Cubin& cubin, std::string_view architecture, std::span<const Launch* const> launches);
+[[nodiscard]] Status check_read_code(const Cubin& cubin, Architecture architecture, std::span<const Launch* const> launches);
 
 /// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
 /// launches of it.
-using CodeCheck =
-    std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
+using CodeCheck = std::function<Status(std::span<const std::byte> code, Architecture architecture, std::span<const Launch* const>)>;
 /// check_machine_code, which reads the same bytes once: engines for further shapes start the same code with other launches. Keeps the bytes of some
 /// thousand modules. Thread-safe.
 [[nodiscard]] CodeCheck remembering_check();

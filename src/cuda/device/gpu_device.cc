@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <mutex>
 
@@ -50,7 +49,7 @@ Result<std::unique_ptr<Gpu>> Gpu::open(int ordinal) {
   OCTAVO_CHECK(api->check(api->attribute(&shared, kSharedBytes, device), "reading the shared memory"));
   OCTAVO_CHECK(api->check(api->retain(&g->context_, device), "retaining the GPU's context"));
   g->facts_.name = name;
-  g->facts_.architecture = fmt::format("sm_{}{}{}", major, minor, major == 9 && minor == 0 ? "a" : "");
+  g->facts_.architecture = {major * 10 + minor, major == 9 && minor == 0};
   g->facts_.shared_bytes = shared;
   OCTAVO_CHECK(g->enter());
   std::size_t free = 0, total = 0;
@@ -67,7 +66,7 @@ Result<std::unique_ptr<Gpu>> Gpu::open(int ordinal) {
 Result<std::string> Gpu::description() const {
   OCTAVO_TRY(const std::string compiler, compiler_version());
   return fmt::format("{}; {}, {} multiprocessors, clocks up to {} and {} MHz; driver {}, NVRTC {}", facts_.name,
-                     facts_.architecture, facts_.multiprocessors, facts_.clock_mhz, facts_.memory_clock_mhz, facts_.driver,
+                     facts_.architecture.text(), facts_.multiprocessors, facts_.clock_mhz, facts_.memory_clock_mhz, facts_.driver,
                      compiler);
 }
 
@@ -222,9 +221,9 @@ Result<int> gpu_count() {
 
 std::string why_unsupported(const GpuFacts& facts) {
   constexpr int kLeast = 75;  // the first with products of bytes (mma.m8n8k16) and ldmatrix
-  int have = 0;
-  if (std::sscanf(facts.architecture.c_str(), "sm_%d", &have) != 1) return "its architecture is not known: " + facts.architecture;
-  return have >= kLeast ? "" : fmt::format("{}: the kernels need sm_{} or later", facts.architecture, kLeast);
+  const Architecture& have = facts.architecture;
+  if (have.sm == 0) return "its architecture is not known";
+  return have.sm >= kLeast ? "" : fmt::format("{}: the kernels need sm_{} or later", have.text(), kLeast);
 }
 
 }  // namespace octavo::cuda

@@ -4,14 +4,15 @@
 #include <memory>
 #include <string>
 
+#include "cuda/text/architecture.h"
 #include "region/device.h"
 
 namespace octavo::cuda {
 
 /// The GPU's facts that kernels are made by and reports name.
 struct GpuFacts {
-  std::string name;          ///< "NVIDIA H100 80GB HBM3"
-  std::string architecture;  ///< "sm_90a"
+  std::string name;  ///< "NVIDIA H100 80GB HBM3"
+  Architecture architecture;
   int multiprocessors = 0;
   std::int64_t shared_bytes = 0;  ///< that one block can use
   std::int64_t memory_bytes = 0;

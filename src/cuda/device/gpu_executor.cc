@@ -65,9 +65,10 @@ Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const auto* k = dynamic_cast<const GpuKernel*>(kernels[i]);
     if (k == nullptr) continue;
-    if (!k->architecture().empty() && k->architecture() != gpu_.facts().architecture)
-      return fail(ErrorKind::unsupported, fmt::format("region \"{}\" needs {}, {} is {}", plan_.regions[i].name, k->architecture(),
-                                                      gpu_.facts().name, gpu_.facts().architecture));
+    if (k->architecture() && *k->architecture() != gpu_.facts().architecture)
+      return fail(ErrorKind::unsupported,
+                  fmt::format("region \"{}\" needs {}, {} is {}", plan_.regions[i].name, k->architecture()->text(),
+                              gpu_.facts().name, gpu_.facts().architecture.text()));
     const CuAddress workspace = k->workspace_bytes() > 0 ? address(workspaces_->address()) + workspace_at[i] : 0;
     for (const RegionKernels::Start& s : k->starts()) {
       const auto code = k->modules()[static_cast<std::size_t>(s.module)];

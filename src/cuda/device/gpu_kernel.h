@@ -4,15 +4,20 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cuda/text/architecture.h"
 #include "cuda/text/kernel_text.h"
 #include "region/provider.h"
 
 namespace octavo::cuda {
+
+/// Tactics of these kernels name this provider.
+inline constexpr std::string_view kProvider = "cuda";
 
 /// Launches of several texts (a region of several stages has one a stage), in order.
 struct RegionKernels {
@@ -30,21 +35,19 @@ struct RegionKernels {
 class GpuKernel final : public region::Kernel {
  public:
   GpuKernel(std::vector<std::span<const std::byte>> modules, std::vector<RegionKernels::Start> starts, std::int64_t workspace_bytes,
-            std::string architecture)
-      : modules_(std::move(modules)),
-        starts_(std::move(starts)),
-        workspace_bytes_(workspace_bytes),
-        architecture_(std::move(architecture)) {}
+            std::optional<Architecture> architecture)
+      : modules_(std::move(modules)), starts_(std::move(starts)), workspace_bytes_(workspace_bytes), architecture_(architecture) {}
   [[nodiscard]] const std::vector<std::span<const std::byte>>& modules() const { return modules_; }
   [[nodiscard]] const std::vector<RegionKernels::Start>& starts() const { return starts_; }
   [[nodiscard]] std::int64_t workspace_bytes() const { return workspace_bytes_; }
-  [[nodiscard]] const std::string& architecture() const { return architecture_; }
+  /// Nothing: any.
+  [[nodiscard]] const std::optional<Architecture>& architecture() const { return architecture_; }
 
  private:
   std::vector<std::span<const std::byte>> modules_;
   std::vector<RegionKernels::Start> starts_;
   std::int64_t workspace_bytes_;
-  std::string architecture_;
+  std::optional<Architecture> architecture_;
 };
 
 /// Region::launch: the launches as JSON. Buffers are named by where the region names them ("input", stage, index), so that a plan may

@@ -19,8 +19,8 @@ struct ElementKernel {
   std::function<ir::Tensor()> weights = {};
 };
 /// Of a stage whose anchor adds `anchor`; the other parameters are those of Elements::of.
-[[nodiscard]] Result<ElementKernel> element_kernel(const Stage& stage, AnchorText anchor, const std::vector<Access>& followed = {},
-                                                   std::int64_t longest_run = 16);
+[[nodiscard]] Result<ElementKernel> element_kernel(const Stage& stage, AnchorText anchor,
+                                                   const std::vector<ElementAccess>& followed = {}, std::int64_t longest_run = 16);
 
 /// One stage and one way to compute it.
 class ElementFamily : public FamilyOf<ElementKernel> {

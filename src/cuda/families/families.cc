@@ -16,14 +16,16 @@ std::span<const Family* const> families() {
 }
 
 Reasons why_no_wide_products(const Target& target) {
-  return target.architecture == "sm_75"
-             ? unmet("architecture", target.architecture, "sm_80 or later (products of bfloat16 and tf32)")
+  constexpr int kFirst = 80;
+  return target.architecture.sm < kFirst
+             ? unmet("architecture", target.architecture.text(), "sm_80 or later (products of bfloat16 and tf32)")
              : Reasons();
 }
 
 Reasons why_no_warpgroups(const Target& target) {
-  return target.architecture != "sm_90a" ? unmet("architecture", target.architecture, "sm_90a (products of warpgroups)")
-                                         : Reasons();
+  constexpr Architecture kOnly = "sm_90a";
+  return target.architecture != kOnly ? unmet("architecture", target.architecture.text(), "sm_90a (products of warpgroups)")
+                                      : Reasons();
 }
 
 Reasons why_not_shared(std::int64_t bytes, int blocks, const Target& target) {

@@ -103,7 +103,7 @@ class MoveFamily final : public ElementFamily {
     anchor.inputs = s.anchor.inputs;
     anchor.inputs[0] = x;
     anchor.real = moved.real;
-    Access along{x.buffer, x.offset, x.dtype, {}, {}};
+    ElementAccess along{x.buffer, x.offset, x.dtype, {}, {}};
     std::int64_t base = 0;
     std::string terms, inside;
     for (std::size_t k = 0; k < s.space.size(); ++k) {

@@ -36,16 +36,15 @@ bool outermost(const region::TensorRef& t, std::size_t k) {
 }
 
 /// The kernel's first lines. It waits for the kernels before it, of which one stores the count; the family's own wait behind it finds nothing to wait for.
-std::string first_lines(const CountedItems& c, std::string_view parameters) {
+std::string first_lines(const CountedItems& c) {
   std::string out =
       "  octavo_wait_for_previous();\n  const long long octavo_there = octavo_counted_items(octavo_count, octavo_times, "
       "octavo_per, octavo_room, "
       "octavo_rows_each, octavo_unit, octavo_items_of_unit);\n";
   out += fmt::format("  if ({} >= octavo_there) return;\n", c.item);
   if (c.all.empty()) return out;
-  const bool given = parameters.find("int " + c.all) != std::string_view::npos;
   out += fmt::format("  const int octavo_all = (int)min((long long){}, octavo_there);\n", c.all);
-  return out + fmt::format("  {}{} = octavo_all;\n", given ? "" : "const int ", c.all);
+  return out + fmt::format("  {}{} = octavo_all;\n", c.open ? "" : "const int ", c.all);
 }
 
 }  // namespace
@@ -69,8 +68,7 @@ void leave_out_uncounted(KernelText& t, const region::Region& region) {
     if (!changed.contains(l.function)) {
       const auto kernel = kernel_span(t.text, l.function);
       if (!kernel) continue;
-      const std::string lines = first_lines(c, std::string_view(t.text).substr(kernel->name, kernel->parameters - kernel->name));
-      t.text.insert(kernel->body, lines);
+      t.text.insert(kernel->body, first_lines(c));
       t.text.insert(kernel->parameters, kParameters);
       changed.insert(l.function);
     }

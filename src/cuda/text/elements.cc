@@ -24,7 +24,7 @@ constexpr const char* kFunctions =
 #include "cuda/text/elements.inc"
     ;
 
-std::int64_t bytes_of(const Access& a) {
+std::int64_t bytes_of(const ElementAccess& a) {
   return static_cast<std::int64_t>(ir::size_of(a.dtype));
 }
 
@@ -81,8 +81,9 @@ std::string float_text(float v) {
   return fmt::format("__int_as_float((int)0x{:08x}u)", std::bit_cast<std::uint32_t>(v));
 }
 
-Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, std::uint32_t open) {
-  Access a{ref.buffer, ref.offset, ref.dtype, {}, {}, {}};
+ElementAccess access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space,
+                        std::uint32_t open) {
+  ElementAccess a{ref.buffer, ref.offset, ref.dtype, {}, {}, {}};
   for (std::size_t k = 0; k < space.size(); ++k) {
     const std::int64_t d = div.empty() ? 1 : div[k];
     const bool one = space[k] == 1 && (open >> k & 1) == 0;
@@ -94,8 +95,9 @@ Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& 
   return a;
 }
 
-Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space) {
-  Access a{x.buffer, x.offset, x.dtype, std::vector<std::int64_t>(space.size(), 0), std::vector<std::int64_t>(space.size(), 1), {}};
+ElementAccess followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space) {
+  ElementAccess a{
+      x.buffer, x.offset, x.dtype, std::vector<std::int64_t>(space.size(), 0), std::vector<std::int64_t>(space.size(), 1), {}};
   for (std::size_t k = 0; k < x.dims.size(); ++k) {
     if (k != from && (x.dims[k] != 1 || (x.open.dims >> k & 1) != 0)) a.offset = std::gcd(a.offset, x.strides[k] * bytes_of(a));
   }
@@ -103,7 +105,7 @@ Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t 
   return a;
 }
 
-Result<Elements> Elements::of(const region::Stage& stage, bool has_anchor, const std::vector<Access>& followed,
+Result<Elements> Elements::of(const region::Stage& stage, bool has_anchor, const std::vector<ElementAccess>& followed,
                               std::int64_t longest_run) {
   Elements e;
   e.program_ = stage.program, e.space_ = stage.space;
@@ -132,11 +134,12 @@ Result<Elements> Elements::of(const region::Stage& stage, bool has_anchor, const
 void Elements::split_divisions() {
   for (std::size_t k = 0; k < dims_.size(); ++k) {
     std::int64_t d = 1;  // the smallest division that divides the extent and all other divisions
-    for (const Access& a : loads_) {
+    for (const ElementAccess& a : loads_) {
       if (a.div[k] > 1 && (d == 1 || a.div[k] < d)) d = a.div[k];
     }
     if (d == 1 || dims_[k] % d != 0 || dims_.size() >= 16) continue;
-    if (std::any_of(loads_.begin(), loads_.end(), [&](const Access& a) { return a.div[k] > 1 && a.div[k] % d != 0; })) continue;
+    if (std::any_of(loads_.begin(), loads_.end(), [&](const ElementAccess& a) { return a.div[k] > 1 && a.div[k] % d != 0; }))
+      continue;
     if (is_open(k)) continue;  // an extent that d divides here, and not always
     const auto at = static_cast<std::ptrdiff_t>(k) + 1;
     dims_.insert(dims_.begin() + at, d);
@@ -144,7 +147,7 @@ void Elements::split_divisions() {
     dims_[k] /= d;
     origin_.insert(origin_.begin() + at, origin_[k]);
     for (auto* list : {&loads_, &stores_}) {
-      for (Access& a : *list) {
+      for (ElementAccess& a : *list) {
         const bool divided = a.div[k] > 1;
         a.strides.insert(a.strides.begin() + at, divided ? 0 : a.strides[k]);
         a.div.insert(a.div.begin() + at, 1);
@@ -152,7 +155,7 @@ void Elements::split_divisions() {
         (divided ? a.div[k] : a.strides[k]) = divided ? a.div[k] / d : a.strides[k] * d;
       }
     }
-    if (std::any_of(loads_.begin(), loads_.end(), [&](const Access& a) { return a.div[k] > 1; })) --k;
+    if (std::any_of(loads_.begin(), loads_.end(), [&](const ElementAccess& a) { return a.div[k] > 1; })) --k;
   }
 }
 
@@ -175,7 +178,7 @@ void Elements::order() {
   pick(units_);
   pick(origin_);
   for (auto* list : {&loads_, &stores_}) {
-    for (Access& a : *list) {
+    for (ElementAccess& a : *list) {
       pick(a.strides);
       pick(a.div);
       pick(a.open);
@@ -187,7 +190,7 @@ void Elements::join() {
   for (std::size_t k = 0; k + 1 < dims_.size();) {
     bool joins = true;
     for (const auto* list : {&loads_, &stores_}) {
-      for (const Access& a : *list)
+      for (const ElementAccess& a : *list)
         joins = joins && a.div[k] == 1 && a.div[k + 1] == 1 && a.strides[k] == a.strides[k + 1] * dims_[k + 1] &&
                 (a.strides[k] == 0 || (a.open[k] != 0) == (a.open[k + 1] != 0 || is_open(k + 1)));
     }
@@ -202,7 +205,7 @@ void Elements::join() {
     units_.erase(units_.begin() + at + 1);
     origin_.erase(origin_.begin() + at);
     for (auto* list : {&loads_, &stores_}) {
-      for (Access& a : *list) {
+      for (ElementAccess& a : *list) {
         a.strides.erase(a.strides.begin() + at);
         a.div.erase(a.div.begin() + at);
         a.open.erase(a.open.begin() + at);
@@ -211,7 +214,7 @@ void Elements::join() {
   }
 }
 
-Elements::Mode Elements::mode(const Access& a, std::int64_t run) const {
+Elements::Mode Elements::mode(const ElementAccess& a, std::int64_t run) const {
   if (run == 1) return Mode::vector;
   const std::size_t last = dims_.size() - 1;
   if (a.strides[last] == 0 || a.div[last] % run == 0) return Mode::same;
@@ -222,10 +225,10 @@ Elements::Mode Elements::mode(const Access& a, std::int64_t run) const {
   return Mode::vector;
 }
 
-void Elements::choose_run(const std::vector<Access>& followed, std::int64_t longest) {
+void Elements::choose_run(const std::vector<ElementAccess>& followed, std::int64_t longest) {
   std::int64_t widest = 1, reach = 0;
   for (const auto* list : {&loads_, &stores_}) {
-    for (const Access& a : *list) {
+    for (const ElementAccess& a : *list) {
       widest = std::max(widest, bytes_of(a));
       std::int64_t end = 0;
       for (std::size_t k = 0; k < dims_.size(); ++k) end += std::abs(a.strides[k]) * (dims_[k] - 1);
@@ -237,9 +240,9 @@ void Elements::choose_run(const std::vector<Access>& followed, std::int64_t long
   inner_ = static_cast<int>(origin_.back());
   for (const std::int64_t run : {16, 8, 4, 2}) {
     if (run > longest || unit(dims_.size() - 1) % run != 0 || run * widest > 32) continue;
-    bool good = std::all_of(stores_.begin(), stores_.end(), [&](const Access& a) { return mode(a, run) == Mode::vector; });
-    for (Access a : followed) {  // in the space's dimensions
-      Access ordered = a;
+    bool good = std::all_of(stores_.begin(), stores_.end(), [&](const ElementAccess& a) { return mode(a, run) == Mode::vector; });
+    for (ElementAccess a : followed) {  // in the space's dimensions
+      ElementAccess ordered = a;
       ordered.strides.clear();
       ordered.div.clear();
       for (const std::size_t k : origin_) {
@@ -254,7 +257,7 @@ void Elements::choose_run(const std::vector<Access>& followed, std::int64_t long
   }
 }
 
-std::string Elements::offset(const Access& a, OpenNumbers& numbers) const {
+std::string Elements::offset(const ElementAccess& a, OpenNumbers& numbers) const {
   std::string text;
   for (std::size_t k = 0; k < dims_.size(); ++k) {
     if (a.strides[k] == 0) continue;
@@ -288,7 +291,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
   out.launches = anchor.before;
   for (std::size_t k = 0; k < loads_.size(); ++k) {
     if (!used[k]) continue;
-    const Access& a = loads_[k];
+    const ElementAccess& a = loads_[k];
     parameter(fmt::format("a{}", k), {Argument::Kind::buffer, a.buffer, a.offset}, false);
     const std::string load = load_function(a.dtype), at = fmt::format("a{} + {}", k, offset(a, numbers));
     loads += fmt::format("  {} l{}[kRun];\n", register_type(a.dtype), k);
@@ -310,7 +313,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
     call += fmt::format(", l{}[v]", k);
   }
   for (std::size_t j = 0; j < stores_.size(); ++j) {
-    const Access& a = stores_[j];
+    const ElementAccess& a = stores_[j];
     parameter(fmt::format("o{}", j), {Argument::Kind::buffer, a.buffer, a.offset}, true);
     results += fmt::format("  {} r{}[kRun];\n", register_type(a.dtype), j);
     call += fmt::format(", r{}[v]", j);

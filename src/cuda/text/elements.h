@@ -14,7 +14,7 @@ namespace octavo::cuda {
 
 /// Where the elements of an iteration space lie: element (i0, i1, ...) is `offset` bytes and sum floor(i_k / div_k) * strides_k
 /// elements behind the buffer's beginning.
-struct Access {
+struct ElementAccess {
   region::BufferId buffer = -1;
   std::int64_t offset = 0;
   ir::DType dtype = ir::DType::f32;
@@ -22,11 +22,11 @@ struct Access {
   std::vector<char> open = {};  ///< strides that are open; empty: none
 };
 /// Dimensions of extent 1 get stride 0, dimensions of stride 0 the divisor 1. `open`: dimensions of the space that may have other extents.
-[[nodiscard]] Access access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space,
-                               std::uint32_t open = 0);
+[[nodiscard]] ElementAccess access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space,
+                                      std::uint32_t open = 0);
 /// An anchor's input of which a run along dimension `along` of the space reads neighbours along the input's dimension `from`, and of
 /// whose other dimensions it reads anything: in runs as long as all of these beginnings are aligned for.
-[[nodiscard]] Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space);
+[[nodiscard]] ElementAccess followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space);
 
 /// Which operands the program reads: 1 at their index.
 [[nodiscard]] std::vector<char> loaded(const program::Program& p);
@@ -54,7 +54,7 @@ class Elements {
   /// `has_anchor`: the index is needed, so dimensions are neither joined nor split. `followed`: inputs that the anchor reads along
   /// the run, with strides for each dimension of the space. Errors (`unsupported`): element types that programs do not
   /// have.
-  static Result<Elements> of(const region::Stage& stage, bool has_anchor, const std::vector<Access>& followed = {},
+  static Result<Elements> of(const region::Stage& stage, bool has_anchor, const std::vector<ElementAccess>& followed = {},
                              std::int64_t longest_run = 16);
 
   [[nodiscard]] int run() const { return run_; }  ///< elements of a thread: 1, 2, 4, 8 or 16
@@ -65,12 +65,12 @@ class Elements {
 
  private:
   enum class Mode : std::uint8_t { vector, same, each };  ///< how a run reads or writes: at once, one element for all, one by one
-  [[nodiscard]] Mode mode(const Access& a, std::int64_t run) const;
+  [[nodiscard]] Mode mode(const ElementAccess& a, std::int64_t run) const;
   void join();
   void split_divisions();
   void order();
-  void choose_run(const std::vector<Access>& followed, std::int64_t longest);
-  [[nodiscard]] std::string offset(const Access& a, OpenNumbers& numbers) const;
+  void choose_run(const std::vector<ElementAccess>& followed, std::int64_t longest);
+  [[nodiscard]] std::string offset(const ElementAccess& a, OpenNumbers& numbers) const;
   [[nodiscard]] bool is_open(std::size_t k) const { return units_[k] != 0; }
   [[nodiscard]] std::int64_t unit(std::size_t k) const { return is_open(k) ? units_[k] : dims_[k]; }
 
@@ -79,7 +79,7 @@ class Elements {
   std::vector<std::int64_t> dims_;   ///< outermost first
   std::vector<std::int64_t> units_;  ///< of an open one: what its extent is a multiple of, whatever the shape; 0: a fixed one
   std::vector<std::size_t> origin_;  ///< with an anchor: the dimension of the space that dims_[k] is
-  std::vector<Access> loads_, stores_;
+  std::vector<ElementAccess> loads_, stores_;
   int run_ = 1, inner_ = -1;
   bool has_anchor_ = false, wide_ = false;  ///< wide: offsets need 64 bits
 };

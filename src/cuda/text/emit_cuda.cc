@@ -289,8 +289,8 @@ std::string emit_function_of_several(const Program& p, std::string_view name, in
          std::string(kQuotients) + tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
 }
 
-std::vector<std::string> compile_options(std::string_view architecture) {
-  return {fmt::format("--gpu-architecture={}", architecture),
+std::vector<std::string> compile_options(Architecture architecture) {
+  return {fmt::format("--gpu-architecture={}", architecture.text()),
           "--std=c++17",
           "--fmad=false",
           "--ftz=false",

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/text/architecture.h"
 #include "ir/tensor.h"
 #include "program/program.h"
 
@@ -34,6 +35,6 @@ namespace octavo::cuda {
 [[nodiscard]] std::string emit_function_of_several(const program::Program& p, std::string_view name, int count);
 
 /// Options that keep the arithmetic as written, and the target: "sm_80", "sm_90a", ... Unread values of a program are no warning.
-[[nodiscard]] std::vector<std::string> compile_options(std::string_view architecture);
+[[nodiscard]] std::vector<std::string> compile_options(Architecture architecture);
 
 }  // namespace octavo::cuda

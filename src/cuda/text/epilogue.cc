@@ -63,7 +63,7 @@ std::uint32_t channel_value(const TensorRef& ref, const ir::Tensor& data, std::i
 }
 
 /// How a tensor of the space is addressed.
-struct Access {
+struct PixelAccess {
   bool flat = true;               ///< offset = pixel * pixel_bytes
   std::int64_t strides[4] = {};   ///< bytes
   bool open[4] = {};              ///< strides that are open
@@ -72,8 +72,9 @@ struct Access {
 };
 
 /// `open`: dimensions of the space that are open: their number of elements may be another one.
-Access access_of(const TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, std::uint32_t open, int run) {
-  Access a;
+PixelAccess access_of(const TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, std::uint32_t open,
+                      int run) {
+  PixelAccess a;
   a.element = static_cast<int>(ir::size_of(ref.dtype));
   a.div = div.empty() ? std::vector<std::int64_t>(4, 1) : div;
   const auto one = [&](std::size_t d) { return space[d] == 1 && (open >> d & 1) == 0; };
@@ -98,7 +99,7 @@ Access access_of(const TensorRef& ref, const std::vector<std::int64_t>& div, con
   return a;
 }
 
-bool contiguous(const Access& a) {
+bool contiguous(const PixelAccess& a) {
   return a.strides[1] == a.element && a.div[1] == 1;
 }
 
@@ -140,7 +141,7 @@ class Emitter {
   Emitter(const Tail& s, const EpilogueShape& shape, std::int64_t constants_at)
       : s_(s), shape_(shape), constants_at_(constants_at) {}
 
-  Epilogue run() {
+  EmittedEpilogue run() {
     if (out_.refusal = why_not(); !out_.refusal.empty()) return out_;
     Program p = s_.program;
     if (shape_.takes_bias) out_.bias = take_bias(s_, p);
@@ -279,7 +280,7 @@ class Emitter {
     return fmt::format("{} - ({})", s_.space[1], first);
   }
   /// Are the bytes of a lane's four words exchanged with its neighbours' (see above)?
-  [[nodiscard]] bool exchanged(const Access& a) const {
+  [[nodiscard]] bool exchanged(const PixelAccess& a) const {
     return shape_.piece == 4 && shape_.run == 16 && a.element == 1 && contiguous(a) && a.vector > 4;
   }
   /// The first of the neighbouring channels that a lane accesses where words are exchanged.
@@ -315,7 +316,7 @@ class Emitter {
     return "o." + name;
   }
 
-  std::string offset_of(const Access& a) {
+  std::string offset_of(const PixelAccess& a) {
     if (a.flat) return fmt::format("(octavo_offset)p * {}", number(a.strides[3], a.open[3]));
     const auto part = [](std::string_view index, std::int64_t div, const std::string& stride) {
       return div == 1 ? fmt::format("(octavo_offset){} * {}", index, stride)
@@ -375,7 +376,7 @@ class Emitter {
                                           : fmt::format("octavo_{}_value((unsigned short){})", ir::name_of(o.ref.dtype), word));
         continue;
       }
-      const Access a = access_of(o.ref, o.div, s_.space, s_.open, shape_.run);
+      const PixelAccess a = access_of(o.ref, o.div, s_.space, s_.open, shape_.run);
       pointer(fmt::format("operand{}", k), o.ref, false);
       const std::string offset = offset_of(a);
       const std::int64_t step = a.strides[1];
@@ -422,7 +423,7 @@ class Emitter {
     }
   }
 
-  void look_ahead(std::size_t k, const Access& a, const std::string& offset) {
+  void look_ahead(std::size_t k, const PixelAccess& a, const std::string& offset) {
     ahead_ += fmt::format(
         "  OCTAVO_UNROLL\n  for (int at = 0; at < channels * {0}; at += 128)\n    if (channel + at / {0} < {3}) "
         "octavo_prefetch(o.operand{1} + ({2} + (octavo_offset)channel * {0} + at));\n",
@@ -435,7 +436,7 @@ class Emitter {
       const TensorRef& ref = s_.stores[j];
       ir::Shape space = s_.space;
       if (shape_.stores_padding) space[1] = shape_.padded_channels;
-      Access a = access_of(ref, {}, space, s_.open, shape_.run);
+      PixelAccess a = access_of(ref, {}, space, s_.open, shape_.run);
       if (shape_.fold.channels != 0) {
         for (const std::int64_t step : shape_.fold.steps[j]) a.vector = static_cast<int>(std::gcd(std::int64_t{a.vector}, step));
         folds_ += fmt::format(
@@ -516,7 +517,7 @@ class Emitter {
   std::int64_t constants_at_;
   int open_ = 0;  ///< numbers
   std::vector<char> kinds_, byte_floats_;
-  Epilogue out_;
+  EmittedEpilogue out_;
   std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, row_stores_,
       last_stores_;
   std::vector<std::pair<std::size_t, std::string>> arguments_;  ///< of the program: an operand's index and an element of it
@@ -557,18 +558,19 @@ int piece_for(const Tail& tail, int run, int forwarded) {
   return any ? std::min(run, 4) : run;
 }
 
-Epilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at) {
+EmittedEpilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at) {
   return Emitter(tail, shape, constants_at).run();
 }
 
-std::vector<std::int32_t> with_bias(std::span<const std::int32_t> start, const Epilogue& epilogue) {
+std::vector<std::int32_t> with_bias(std::span<const std::int32_t> start, const EmittedEpilogue& epilogue) {
   std::vector<std::int32_t> out(start.begin(), start.end());
   for (std::size_t c = 0; c < out.size() && !epilogue.bias.empty(); ++c)
     out[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(out[c]) + static_cast<std::uint32_t>(epilogue.bias[c]));
   return out;
 }
 
-ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue, std::int64_t padded_channels) {
+ir::Tensor constants_with_start(std::span<const std::int32_t> start, const EmittedEpilogue& epilogue,
+                                std::int64_t padded_channels) {
   const std::int64_t at = (padded_channels * 4 + 15) / 16 * 16;
   ir::Tensor out(ir::DType::u8, {at + static_cast<std::int64_t>(epilogue.constants.size())});
   std::byte* to = out.mutable_bytes().data();

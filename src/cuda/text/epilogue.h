@@ -84,7 +84,7 @@ struct Tail {
 // itself: 16 bytes each 16 * threads bytes. Where codes are kept the text in front declares
 //   octavo_keep(pointers, i, word)                             keeps the four codes of the thread's i-th pixel
 // and OctavoPointers has members `row` and `at` behind `kept`, with which the caller says where they belong.
-struct Epilogue {
+struct EmittedEpilogue {
   std::string text;
   std::string parameters;            ///< ", const unsigned char* operand0, ..., unsigned char* store0"
   std::string pointers;              ///< "constants, operand0, ..., store0": what OctavoPointers is made from
@@ -94,14 +94,14 @@ struct Epilogue {
   Reasons refusal;                   ///< why the stage cannot be written like this, with the values; empty: it is
 };
 /// Of a tail with a program and at least one store. `constants_at` is a multiple of 16.
-[[nodiscard]] Epilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at);
+[[nodiscard]] EmittedEpilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at);
 
 /// What sums begin with, with the epilogue's bias; wraps.
-[[nodiscard]] std::vector<std::int32_t> with_bias(std::span<const std::int32_t> start, const Epilogue& epilogue);
+[[nodiscard]] std::vector<std::int32_t> with_bias(std::span<const std::int32_t> start, const EmittedEpilogue& epilogue);
 
 /// What a convolution's parameter "constants" holds: what the sums of each channel begin with (`start` and the bias), padded, then the
 /// channel constants of the program, as emit_epilogue expects them at 4 * padded_channels.
-[[nodiscard]] ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue,
+[[nodiscard]] ir::Tensor constants_with_start(std::span<const std::int32_t> start, const EmittedEpilogue& epilogue,
                                               std::int64_t padded_channels);
 
 }  // namespace octavo::cuda

@@ -33,6 +33,7 @@ struct CountedItems {
   std::int64_t items = 1;               ///< of a unit, one behind the other; items of unit 0 come first
   std::string item = "octavo_block()";  ///< the number of a thread's item, where it has one
   std::string all = "";  ///< the name of the number of all items in the text, an int, where the blocks take items in turn
+  bool open = false;     ///< `all` is a parameter of the kernel (OpenNumbers::name), not a constant in front of it
   bool operator==(const CountedItems&) const = default;
 };
 

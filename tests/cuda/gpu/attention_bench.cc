@@ -264,7 +264,7 @@ int serve(const Gpu& gpu, const Target& target, const std::string& name) {
 }
 
 /// What the assembler says of every kernel that is timed in float16 or bfloat16: registers and spills.
-int report_registers(const std::string& architecture, const std::string& only) {
+int report_registers(Architecture architecture, const std::string& only) {
   Target target;
   target.architecture = architecture;
   auto options = compile_options(architecture);
@@ -319,7 +319,7 @@ int run(int argc, char** argv) {
     if (!all.empty()) fmt::print("{}", all[0].text.text);
     return failures == 0 ? 0 : 1;
   }
-  if (mode == "ptxas") return report_registers(argc > 2 ? argv[2] : "sm_90a", argc > 3 ? argv[3] : "");
+  if (mode == "ptxas") return report_registers(parse_architecture(argc > 2 ? argv[2] : "sm_90a").value(), argc > 3 ? argv[3] : "");
   Gpu gpu;
   const auto opened = open_and_say(gpu);
   if (!opened) return 3;

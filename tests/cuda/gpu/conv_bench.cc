@@ -49,7 +49,7 @@ std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::siz
     auto candidates = f->candidates(s.region, s.plan, target);
     if (family != nullptr && wanted.contains("tile") && wanted.size() == candidates.at(0).parameters.size())
       candidates = {{wanted, 0}};  // all of them: whether offered or not
-    for (const Candidate& c : candidates) {
+    for (const EstimatedTactic& c : candidates) {
       bool fits = true;
       if (const char* only = std::getenv("OCTAVO_ONLY")) {  // for example wgmma: one of the values
         fits = std::any_of(c.parameters.begin(), c.parameters.end(), [&](const auto& v) { return v.second == only; });
@@ -375,7 +375,7 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
 int run(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "compile") {  // no GPU needed
     Small small = small_shapes({}, argc > 2 ? std::atoi(argv[2]) : 40);
-    compile_all(small.all, argc > 3 ? argv[3] : "sm_90a");
+    compile_all(small.all, parse_architecture(argc > 3 ? argv[3] : "sm_90a").value());
     std::map<std::string, int> families;
     for (std::size_t i = 0; i < small.all.size(); ++i) {
       const Attempt& a = small.all[i];

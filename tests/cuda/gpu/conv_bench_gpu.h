@@ -65,7 +65,8 @@ struct Gpu {
   int (*driver)(int*);
   void* queue = nullptr;
   void *from = nullptr, *to = nullptr;
-  std::string name, architecture;
+  std::string name;
+  Architecture architecture;
   int processors = 0, driver_version = 0;
 
   bool open() {
@@ -95,7 +96,7 @@ struct Gpu {
     must(event(&from, 0), "event");
     must(event(&to, 0), "event");
     driver(&driver_version);
-    name = text, architecture = fmt::format("sm_{}{}{}", major, minor, major >= 9 ? "a" : "");
+    name = text, architecture = {major * 10 + minor, major >= 9};
     return true;
   }
   std::uint64_t make(std::size_t bytes) const {
@@ -116,8 +117,8 @@ inline std::optional<Target> open_and_say(Gpu& gpu) {
     fmt::print(stderr, "{}\n", version.error().message);
     return std::nullopt;
   }
-  fmt::print("{} ({}, {} multiprocessors), driver {}, NVRTC {}\n", gpu.name, gpu.architecture, gpu.processors, gpu.driver_version,
-             *version);
+  fmt::print("{} ({}, {} multiprocessors), driver {}, NVRTC {}\n", gpu.name, gpu.architecture.text(), gpu.processors,
+             gpu.driver_version, *version);
   Target target;
   target.architecture = gpu.architecture, target.multiprocessors = gpu.processors;
   return target;
@@ -138,7 +139,7 @@ inline std::string name_of(const Attempt& a) {
 }
 
 /// Compiles all on all cores.
-inline void compile_all(std::vector<Attempt>& all, const std::string& architecture) {
+inline void compile_all(std::vector<Attempt>& all, Architecture architecture) {
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
     for (std::size_t i; (i = next++) < all.size();) {

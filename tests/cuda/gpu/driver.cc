@@ -60,7 +60,7 @@ Result<Device> Device::open(int ordinal) {
   OCTAVO_CHECK(api->check(api->set_current(context), "entering the GPU's context"));
   d.api_ = std::move(api);
   d.name_ = name;
-  d.architecture_ = fmt::format("sm_{}{}{}", major, minor, major == 9 && minor == 0 ? "a" : "");
+  d.architecture_ = {major * 10 + minor, major == 9 && minor == 0};
   return d;
 }
 

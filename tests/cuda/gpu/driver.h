@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cuda/text/architecture.h"
 
 namespace octavo::cuda {
 
@@ -15,8 +16,8 @@ class Device {
   /// Errors: `unsupported` when there is no driver or no GPU (the reason is in the text).
   [[nodiscard]] static Result<Device> open(int ordinal = 0);
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// "sm_90a" on compute capability 9.0, else "sm_XY".
-  [[nodiscard]] const std::string& architecture() const { return architecture_; }
+  /// sm_90a on compute capability 9.0, else sm_XY.
+  [[nodiscard]] Architecture architecture() const { return architecture_; }
 
   [[nodiscard]] Result<std::uint64_t> allocate(std::size_t bytes) const;
   void release(std::uint64_t address) const;
@@ -35,7 +36,8 @@ class Device {
   struct Api;
   Status launch(void* module, const std::string& function, std::int64_t threads, void* argument) const;
   std::shared_ptr<const Api> api_;
-  std::string name_, architecture_;
+  std::string name_;
+  Architecture architecture_;
 };
 
 }  // namespace octavo::cuda

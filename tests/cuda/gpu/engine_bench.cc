@@ -107,7 +107,7 @@ Status bench(const std::map<std::string, std::string>& settings, const std::stri
 
 int main(int argc, char** argv) {
   if (const auto facts = octavo::cuda::gpu_facts())
-    fmt::print("{} ({}, {} multiprocessors)\n", facts->name, facts->architecture, facts->multiprocessors);
+    fmt::print("{} ({}, {} multiprocessors)\n", facts->name, facts->architecture.text(), facts->multiprocessors);
   std::map<std::string, std::string> settings;
   std::string model;
   for (int i = 1; i < argc; ++i) {

@@ -171,7 +171,7 @@ int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
   if (mode == "compile") {  // no GPU needed
     Small small = small_shapes({}, argc > 2 ? std::atoi(argv[2]) : 25);
-    compile_all(small.all, argc > 3 ? argv[3] : "sm_90a");
+    compile_all(small.all, parse_architecture(argc > 3 ? argv[3] : "sm_90a").value());
     for (std::size_t i = 0; i < small.all.size(); ++i) {
       const Attempt& a = small.all[i];
       if (a.trouble.empty()) continue;

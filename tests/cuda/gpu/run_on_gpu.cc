@@ -211,7 +211,8 @@ Status check_kernel(const Device& gpu, void* module, const KernelSpec& spec, uns
 }
 
 struct Options {
-  std::string emit, load, architecture = "sm_90a";
+  std::string emit, load;
+  Architecture architecture = "sm_90a";
   int programs = 200;
 };
 
@@ -232,7 +233,7 @@ int emit_only(const Options& o, const std::vector<KernelSpec>& kernels) {
     std::ofstream(module_path(o.emit, from, "cu")) << text;
     std::ofstream(module_path(o.emit, from, "cubin"), std::ios::binary) << code->cubin;
   }
-  fmt::print("{} kernels compiled for {} into {}\n", kernels.size(), o.architecture, o.emit);
+  fmt::print("{} kernels compiled for {} into {}\n", kernels.size(), o.architecture.text(), o.emit);
   return 0;
 }
 
@@ -254,7 +255,7 @@ int run(const Options& o) {
   const auto gpu = Device::open();
   if (!gpu) return report(gpu.error());
   const auto version = compiler_version();
-  fmt::print("GPU: {} ({}); {}\n", gpu->name(), gpu->architecture(),
+  fmt::print("GPU: {} ({}); {}\n", gpu->name(), gpu->architecture().text(),
              o.load.empty() ? "NVRTC " + version.value_or("none") : "machine code from " + o.load);
   Tally tally;
   void* module = nullptr;
@@ -292,7 +293,7 @@ int main(int argc, char** argv) {
     } else if (key == "--load") {
       o.load = value;
     } else if (key == "--arch") {
-      o.architecture = value;
+      o.architecture = parse_architecture(value).value();
     } else if (key == "--programs") {
       o.programs = std::atoi(value.c_str());
     } else {

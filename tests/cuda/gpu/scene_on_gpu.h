@@ -56,7 +56,7 @@ inline std::vector<Attempt> attempts(testing::Scene& s, const Family& f, const T
     ++failures;
     return out;
   }
-  for (const Candidate& x : f.candidates(s.region(), s.plan(), target)) {
+  for (const EstimatedTactic& x : f.candidates(s.region(), s.plan(), target)) {
     if (out.size() == most) break;
     Attempt a;
     a.family = &f, a.parameters = x.parameters, a.estimate = x.seconds;

@@ -131,7 +131,7 @@ ElementText element_text(const AttentionShape& a, const ElementProgram& s, const
   std::string loads, call = sums ? "acc" : "0", parameters;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
     if (used[i] == 0) continue;
-    const Access& at = s.operands[i];
+    const ElementAccess& at = s.operands[i];
     const auto size = static_cast<std::int64_t>(ir::size_of(at.dtype));
     const auto stride = [&](std::size_t d) { return d < rank ? at.strides[d] * size : 0; };
     parameters += fmt::format(", const unsigned char* {}{}", prefix, i);

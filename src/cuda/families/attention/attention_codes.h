@@ -34,7 +34,7 @@ struct ElementText {
 /// The region's programs in a kernel, and its epilogue.
 struct CodesPrograms {
   ElementText scores, probabilities;
-  Epilogue epilogue;
+  EmittedEpilogue epilogue;
   [[nodiscard]] std::string text() const { return scores.text + probabilities.text + epilogue.text; }
   /// Puts parameters, pointers and operands in the places that a kernel's text has marks for.
   void fill(std::string& kernel) const;

@@ -52,7 +52,7 @@ struct OfRows {
 /// A constant that is added to the scores of all matrices alike: where it is -inf, keys count for nothing.
 struct Forbidding {
   ir::Tensor data;  ///< may be empty, where weights are not known
-  Access at;
+  ElementAccess at;
 };
 struct HalvesShape : AttentionShape {
   Lines left{}, right{}, last{};  ///< queries, keys, values
@@ -198,7 +198,7 @@ std::optional<Forbidding> forbidding(const HalvesShape& a, const region::Plan& p
   for (const int k : {0, 1}) {
     const program::Instr& in = at(at(value).args[static_cast<std::size_t>(k)]);
     if (in.op != Op::load_f) continue;
-    const Access& of = a.scores.operands[static_cast<std::size_t>(in.imm)];
+    const ElementAccess& of = a.scores.operands[static_cast<std::size_t>(in.imm)];
     const region::Buffer& buffer = plan.buffers[static_cast<std::size_t>(of.buffer)];
     const bool alike =
         std::all_of(a.batch.begin(), a.batch.end(), [&](std::size_t d) { return d >= a.rank || of.strides[d] == 0; });
@@ -303,7 +303,7 @@ double seconds_of(const HalvesShape& a, const HalvesTile& t, const Target& targe
 }
 
 /// Is the stride along a dimension of the batch open?
-bool open_stride(const HalvesShape& a, const Access& at, std::size_t which) {
+bool open_stride(const HalvesShape& a, const ElementAccess& at, std::size_t which) {
   return a.batch[which] < a.rank && at.open[a.batch[which]] != 0;
 }
 
@@ -334,7 +334,7 @@ PairText pair_text(const HalvesShape& a, OpenNumbers& numbers) {
   std::string loads, call = sums ? "s[e]" : "0";
   for (std::size_t i = 0; i < a.scores.operands.size(); ++i) {
     if (used[i] == 0) continue;
-    const Access& at = a.scores.operands[i];
+    const ElementAccess& at = a.scores.operands[i];
     const auto size = static_cast<std::int64_t>(ir::size_of(at.dtype));
     const auto stride = [&](std::size_t d) { return d < a.rank ? at.strides[d] * size : 0; };
     const std::int64_t row = stride(a.rank - 2), key = stride(a.rank - 1), outer = stride(a.batch[0]), inner = stride(a.batch[1]);
@@ -380,7 +380,7 @@ PairText row_text(const HalvesShape& a, OpenNumbers& numbers) {
   PairText out;
   std::string value = "1.0f";
   if (a.rows.operand >= 0) {
-    const Access& at = a.softmax.operands[static_cast<std::size_t>(a.rows.operand)];
+    const ElementAccess& at = a.softmax.operands[static_cast<std::size_t>(a.rows.operand)];
     const auto size = static_cast<std::int64_t>(ir::size_of(at.dtype));
     const auto stride = [&](std::size_t d) { return d < a.rank ? at.strides[d] * size : 0; };
     out.text = fmt::format("  float one[1];\n  {}(one, factors + (octavo_offset)row * {});\n", load_function(at.dtype),
@@ -473,7 +473,7 @@ class AttentionHalves final : public FamilyOf<HalvesShape, HalvesTile> {
     if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(a, t);
     const EpilogueShape shape = epilogue_shape(a, t);
-    const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
+    const EmittedEpilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
     OpenNumbers numbers;
     const PairText scores = pair_text(a, numbers);

@@ -97,7 +97,7 @@ Result<AttentionShape> read_attention(const region::Region& r, const region::Pla
     const std::vector<char> used = loaded(of.program);
     for (std::size_t i = 0; i < of.operands.size(); ++i) {
       to.operands.push_back(access_of(of.operands[i].ref, of.operands[i].div, of.space, of.open));
-      const Access& at = to.operands.back();
+      const ElementAccess& at = to.operands.back();
       if (used[i] == 0) continue;
       if (std::any_of(at.div.begin(), at.div.end(), [](std::int64_t d) { return d != 1; }))
         return unmet("an operand that repeats", ir::to_string(at.div),
@@ -124,7 +124,7 @@ Result<AttentionShape> read_attention(const region::Region& r, const region::Pla
   tail.open = 0;
   for (std::size_t i = 0; i < 4; ++i) tail.open |= from[i] < rank ? (last.open >> from[i] & 1) << i : 0;
   for (region::Operand& o : tail.operands) {
-    const Access at = access_of(o.ref, o.div, last.space, last.open);
+    const ElementAccess at = access_of(o.ref, o.div, last.space, last.open);
     place(o.ref, at.strides);
     o.div.clear();
     for (const std::size_t d : from) o.div.push_back(d < rank ? at.div[d] : 1);

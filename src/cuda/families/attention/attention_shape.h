@@ -14,7 +14,7 @@ namespace octavo::cuda {
 /// A program of one element; its operands over the space of the scores.
 struct ElementProgram {
   program::Program program;
-  std::vector<Access> operands;
+  std::vector<ElementAccess> operands;
 };
 
 /// Of a batch there are two dimensions, [outer, inner].

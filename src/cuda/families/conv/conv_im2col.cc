@@ -240,7 +240,7 @@ class ConvIm2col final : public FamilyOf<ConvSetting, Im2colTile> {
                      "{} octavo_sum;\n",
                      t.turns != 0, t.resident != 0, codes ? "" : fmt::format("_{}", cuda::name_of(type_)), codes ? "int" : "float");
     k.image = image_of(s, t);
-    k.counted = {s.pixels(), t.pixels, z.tiles_n, "octavo_block()", "kItems"};
+    k.counted = {s.pixels(), t.pixels, z.tiles_n, "octavo_block()", "kItems", s.open};
     if (s.open) {
       k.open.name("kPixels", s.pixels());
       k.open.name("kItems", z.items);

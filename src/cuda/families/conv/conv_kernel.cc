@@ -113,12 +113,12 @@ ir::Tensor pack_filter(const ConvShape& s, std::int64_t of_group, const ConvWeig
   return out;
 }
 
-std::string conv_parameter_list(const Epilogue& epilogue, std::string_view prefix) {
+std::string conv_parameter_list(const EmittedEpilogue& epilogue, std::string_view prefix) {
   return fmt::format("const unsigned char* {0}x, const unsigned char* {0}weights, const unsigned char* {0}constants{1}", prefix,
                      epilogue.parameters);
 }
 
-void add_conv_arguments(Launch& launch, const region::TensorRef& input, std::int32_t filter, const Epilogue& epilogue) {
+void add_conv_arguments(Launch& launch, const region::TensorRef& input, std::int32_t filter, const EmittedEpilogue& epilogue) {
   launch.arguments.insert(launch.arguments.end(), {{Argument::Kind::buffer, input.buffer, input.offset},
                                                    {Argument::Kind::constant, filter, 0},
                                                    {Argument::Kind::constant, filter + 1, 0}});
@@ -134,7 +134,7 @@ EpilogueShape conv_epilogue(const Tail& tail, double largest_sum, int rows, int 
 
 Result<KernelText> detail::put_together(const ConvSetting& conv, ConvKernel kernel, const EpilogueShape& shape,
                                         std::span<const std::int32_t> start) {
-  const Epilogue e = emit_epilogue(conv.tail, shape, up(shape.padded_channels * 4, 16));
+  const EmittedEpilogue e = emit_epilogue(conv.tail, shape, up(shape.padded_channels * 4, 16));
   if (!e.refusal.empty()) return refuse(e.refusal);
   KernelText out;
   kernel.text = text_for(kernel.text, conv.shape.open);

@@ -47,9 +47,9 @@ struct FilterLayout {
                                      const FilterLayout& layout);
 
 /// The parameters of a kernel: input, filter, what constants_with_start packs, and those of the epilogue; `prefix`: of their names.
-[[nodiscard]] std::string conv_parameter_list(const Epilogue& epilogue, std::string_view prefix = "");
+[[nodiscard]] std::string conv_parameter_list(const EmittedEpilogue& epilogue, std::string_view prefix = "");
 /// Their arguments, where the filter is constant `filter` of the text and the other constants are the next one.
-void add_conv_arguments(Launch& launch, const region::TensorRef& input, std::int32_t filter, const Epilogue& epilogue);
+void add_conv_arguments(Launch& launch, const region::TensorRef& input, std::int32_t filter, const EmittedEpilogue& epilogue);
 
 /// The epilogue of a convolution: `rows` pixels and `run` channels of a thread; `largest_sum`: of its weights.
 [[nodiscard]] EpilogueShape conv_epilogue(const Tail& tail, double largest_sum, int rows, int run, std::int64_t padded_channels);

@@ -383,18 +383,19 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   const std::int64_t padded = l.tiles_n * tile.n;
   KernelText out;
   Launch launch = launch_of(setting.function, l.grid, l.threads, l.shared);
-  launch.counted = {setting.conv.shape.pixels(), tile.m, l.tiles_n * tile.splits, "octavo_block()", "kItems"};
+  launch.counted = {setting.conv.shape.pixels(), tile.m, l.tiles_n * tile.splits, "octavo_block()", "kItems",
+                    setting.conv.shape.open};
   /// Adds a convolution's constants, and the arguments of its parameters in the order of x, weights, constants. `of_tile`: its shape as a tile
   /// of channels sees it; `change`: what its epilogue has of its own.
   const auto add = [&](const ConvSetting& conv, const ConvShape& of_tile, std::int64_t steps,
-                       const auto& change) -> Result<Epilogue> {
+                       const auto& change) -> Result<EmittedEpilogue> {
     const ConvWeights weights = read_weights(conv);
     EpilogueShape shape =
         conv_epilogue(conv.tail, weights.largest_sum, tile.m / tile.warps_m / 8, std::min(16, tile.n / tile.warps_n / 4), padded);
     shape.piece = piece_for(setting.conv.tail, shape.run, setting.forwarded);  // of both, whose threads have the same channels
     shape.threads = static_cast<int>(l.threads), shape.real = type != ConvType::u8s8;
     change(shape);
-    Epilogue e = emit_epilogue(conv.tail, shape, padded * 4);
+    EmittedEpilogue e = emit_epilogue(conv.tail, shape, padded * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
     add_conv_arguments(launch, conv.input, static_cast<std::int32_t>(out.constants.size()), e);
     out.constants.push_back(
@@ -402,8 +403,9 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
     out.constants.push_back(of_weights(constants_with_start(weights.start, e, padded)));
     return e;
   };
-  OCTAVO_TRY(const Epilogue e, add(setting.conv, l.conv, l.steps,
-                                   [&](EpilogueShape& shape) { shape.forwarded = setting.forwarded, shape.fold = setting.fold; }));
+  OCTAVO_TRY(const EmittedEpilogue e, add(setting.conv, l.conv, l.steps, [&](EpilogueShape& shape) {
+               shape.forwarded = setting.forwarded, shape.fold = setting.fold;
+             }));
   const bool open = setting.conv.shape.open;
   const std::string load = text_for(conv_load_text(), open);
   std::string text = text_for(kText, open), before, before_parameters;
@@ -416,7 +418,7 @@ Result<KernelText> emit_conv(const ConvProducts& setting, const ConvTile& tile, 
   }
   if (setting.before) {
     const ConvShape& s = setting.before->shape;
-    OCTAVO_TRY(const Epilogue first,
+    OCTAVO_TRY(const EmittedEpilogue first,
                add(*setting.before, s, l.before, [](EpilogueShape& shape) { shape.prefix = "before_", shape.keeps = true; }));
     before_parameters = ", " + conv_parameter_list(first, "before_");
     before = "namespace before {\n" + define(s, 0, l, l.before) + first.text + load + "}\n";

@@ -223,7 +223,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
     const std::int64_t padded = z.part_tiles * t.channels;
     const auto filter_of_part = static_cast<std::size_t>(padded * s.taps() * s.tap_bytes());
     Launch launch = launch_of("octavo_conv_stream", z.grid, t.threads(), z.shared);
-    launch.counted = {s.pixels(), t.pixels, z.tiles_n, "octavo_block()", "kItems"};
+    launch.counted = {s.pixels(), t.pixels, z.tiles_n, "octavo_block()", "kItems", s.open};
     launch.arguments = {{Argument::Kind::buffer, all.parts[0].input.buffer, all.parts[0].input.offset},
                         {Argument::Kind::constant, 0, 0}};
     std::string parameters = "const unsigned char* x, const unsigned char* weights", pointers, starts, epilogues, finish;
@@ -239,7 +239,7 @@ class ConvRing final : public FamilyOf<StreamConvs, FloatTile> {
       shape.real = type_ != ConvType::u8s8, shape.piece = piece;
       const std::string name = several ? fmt::format("part{}", k) : "", prefix = several ? name + "_" : "";
       shape.prefix = prefix;
-      const Epilogue e = emit_epilogue(part.tail, shape, up(padded * 4, 16));
+      const EmittedEpilogue e = emit_epilogue(part.tail, shape, up(padded * 4, 16));
       if (!e.refusal.empty()) return refuse(e.refusal);
       parameters += fmt::format(", const unsigned char* {}constants", prefix) + e.parameters;
       pointers += fmt::format("const {}OctavoPointers {}pointers = {{{}}};\n", several ? name + "::" : "", prefix, e.pointers);

@@ -197,7 +197,7 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
     EpilogueShape shape =
         conv_epilogue(tail, weights.largest_sum, t.sums() ? 1 : 2 * t.group, t.channels / 4, z.tiles_n * t.channels);
     shape.stores_padding = codes;
-    Epilogue e = emit_epilogue(tail, shape, shape.padded_channels * 4);
+    EmittedEpilogue e = emit_epilogue(tail, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;
@@ -208,7 +208,7 @@ class ConvRows final : public FamilyOf<RowsSetting, RowsTile> {
     out.constants = {of_weights(pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece})),
                      of_weights(constants_with_start(weights.start, e, shape.padded_channels))};
     if (codes) {
-      const Epilogue p = pool_epilogue(setting.pool_tail, shape.padded_channels);
+      const EmittedEpilogue p = pool_epilogue(setting.pool_tail, shape.padded_channels);
       if (!p.refusal.empty()) return refuse(p.refusal);
       numbers = pool_numbers(*setting.pool, t.rows, t.columns, &p);
       replace_mark(text, "@POOLED_POINTERS@", p.pointers);

@@ -102,14 +102,14 @@ Tail on_pooled_sums(const Tail& conv, const Tail& pool) {
   return s;
 }
 
-Epilogue pool_epilogue(const Tail& tail, std::int64_t padded_channels) {
+EmittedEpilogue pool_epilogue(const Tail& tail, std::int64_t padded_channels) {
   EpilogueShape shape;
   shape.rows = 1, shape.run = shape.piece = kRun, shape.padded_channels = padded_channels;
   shape.prefix = "pooled_", shape.accumulator = 255;
   return emit_epilogue(tail, shape, kPoolConstantsAt);
 }
 
-std::string pool_numbers(const Pooling& p, std::int64_t rows, std::int64_t columns, const Epilogue* epilogue) {
+std::string pool_numbers(const Pooling& p, std::int64_t rows, std::int64_t columns, const EmittedEpilogue* epilogue) {
   std::string out = declare({{"kPoolRows", rows},
                              {"kPoolColumns", columns},
                              {"kPooledH", p.out_h},

@@ -40,9 +40,10 @@ struct PoolCover {
 /// Where the channel constants of the pooling's program begin in its parameter "pooled_constants".
 inline constexpr std::int64_t kPoolConstantsAt = 16;
 /// The pooling's program. `padded_channels`: as of the convolution.
-[[nodiscard]] Epilogue pool_epilogue(const Tail& tail, std::int64_t padded_channels);
+[[nodiscard]] EmittedEpilogue pool_epilogue(const Tail& tail, std::int64_t padded_channels);
 /// What stands in front of the text: the numbers of the pooling and of its tile, and its program if codes are pooled, in a namespace of its own.
-[[nodiscard]] std::string pool_numbers(const Pooling& pooling, std::int64_t rows, std::int64_t columns, const Epilogue* epilogue);
+[[nodiscard]] std::string pool_numbers(const Pooling& pooling, std::int64_t rows, std::int64_t columns,
+                                       const EmittedEpilogue* epilogue);
 /// The functions.
 [[nodiscard]] std::string_view pool_functions();
 

@@ -167,7 +167,7 @@ class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
     const ShiftSizes z = sizes_of(conv.shape, t, target);
     ConvKernel k{"octavo_conv_shift", define(conv.shape, t, z), std::string(kText), z.grid, 128 * (t.groups + 1), z.shared};
     if (conv.shape.open) k.open.name("kItems", z.items);
-    k.counted = {conv.shape.batch, 1, z.items / conv.shape.batch, "octavo_block()", "kItems"};
+    k.counted = {conv.shape.batch, 1, z.items / conv.shape.batch, "octavo_block()", "kItems", conv.shape.open};
     k.rows = t.unit / 32, k.run = std::min(16, t.channels / 4), k.padded_channels = z.tiles_n * t.channels;
     return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape& e) {
       return packed(conv.shape, t, z, weights, e);

@@ -221,7 +221,7 @@ class ConvStream final : public FamilyOf<StreamSetting, StreamTile> {
       k.open.name("kPixels", s.pixels());
       k.open.name("kItems", parts(s.pixels(), t.pixels) * z.tiles_n);
     }
-    k.counted = {s.pixels(), t.pixels, z.tiles_n, "octavo_block()", "kItems"};
+    k.counted = {s.pixels(), t.pixels, z.tiles_n, "octavo_block()", "kItems", s.open};
     k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels;
     return emit_conv_kernel(setting.conv, std::move(k),
                             [&](const ConvWeights& weights, const EpilogueShape& e) { return packed(s, t, z, weights, e); });

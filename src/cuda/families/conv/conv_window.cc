@@ -120,7 +120,7 @@ class ConvWindow final : public FamilyOf<ConvSetting, WindowTile> {
     ConvKernel k{
         "octavo_conv_window", conv_parameters(conv.shape), std::string(kText), z.grid, 32 * t.warps_m * t.warps_n, z.shared};
     if (conv.shape.open) k.open.name("kItems", z.items);
-    k.counted = {conv.shape.batch, 1, z.items / conv.shape.batch, "octavo_block()", "kItems"};
+    k.counted = {conv.shape.batch, 1, z.items / conv.shape.batch, "octavo_block()", "kItems", conv.shape.open};
     k.rows = t.pixels() / t.warps_m / 8, k.run = t.channels / t.warps_n / 4, k.padded_channels = z.tiles_n * t.channels;
     k.numbers += declare({{"kTileRows", t.rows},
                           {"kTileColumns", t.columns},

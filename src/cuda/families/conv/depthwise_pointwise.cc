@@ -162,11 +162,11 @@ class DepthwisePointwise final : public FamilyOf<ConvPair, PairTile> {
     const ConvWeights taps = read_weights(s.first), filter = read_weights(s.second);
     EpilogueShape kept = conv_epilogue(s.first.tail, taps.largest_sum, t.item_rows * t.item_columns, 4, first.out_channels);
     kept.keeps_codes = true, kept.prefix = "before_";
-    const Epilogue before = emit_epilogue(s.first.tail, kept, up(first.out_channels * 4, 16));
+    const EmittedEpilogue before = emit_epilogue(s.first.tail, kept, up(first.out_channels * 4, 16));
     if (!before.refusal.empty()) return refuse(before.refusal);
     const EpilogueShape shape = conv_epilogue(s.second.tail, filter.largest_sum, t.pixels() / t.warps_m / 8,
                                               t.channels / t.warps_n / 4, z.tiles_n * t.channels);
-    const Epilogue e = emit_epilogue(s.second.tail, shape, shape.padded_channels * 4);
+    const EmittedEpilogue e = emit_epilogue(s.second.tail, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;

@@ -117,7 +117,7 @@ class DirectConvFamily final : public ElementFamily {
     // Neighbouring output channels of one group share the input's elements.
     const std::int64_t run = !packed ? 1 : c.out % 4 == 0 ? 4 : c.out % 2 == 0 ? 2 : 1;
     // Runs go along output channels, or are of one element.
-    Access along{x.buffer, 0, DType::u8, Ints(s.space.size(), 0), Ints(s.space.size(), 1)};
+    ElementAccess along{x.buffer, 0, DType::u8, Ints(s.space.size(), 0), Ints(s.space.size(), 1)};
     along.strides[1] = 1;
     OCTAVO_TRY(ElementKernel out, element_kernel(s, std::move(anchor), {along}, run));
     out.weights = std::move(values_of);

@@ -177,7 +177,7 @@ class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
     const std::int64_t tiles = tiles_of(s, tile);
     if (tiles > INT32_MAX) return refuse("tiles", tiles, "less than 2^31");
     const EpilogueShape shape = epilogue_shape(s, tile);
-    const Epilogue e = emit_epilogue(s.tail, shape, shape.padded_channels * 4);
+    const EmittedEpilogue e = emit_epilogue(s.tail, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;

@@ -74,7 +74,7 @@ Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t las
   const std::vector<char> used = loaded(s.program);
   for (std::size_t k = 0; k < s.operands.size(); ++k) {
     if (used[k] == 0) continue;
-    const Access a = access_of(s.operands[k].ref, s.operands[k].div, s.space, s.open);
+    const ElementAccess a = access_of(s.operands[k].ref, s.operands[k].div, s.space, s.open);
     if (std::any_of(a.div.begin(), a.div.end(), [](std::int64_t d) { return d != 1; }))
       return refuse("an operand that repeats", ir::to_string(a.div),
                     "one element for each of the space, or for all of a dimension");
