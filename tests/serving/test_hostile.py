@@ -3,6 +3,7 @@ bench/serve_hostile.py does the same for ten minutes at full size."""
 import contextlib
 import gzip
 import json
+import os
 import pathlib
 import socket
 import struct
@@ -291,6 +292,62 @@ def test_what_no_model_needs_is_not_decompressed(server):
     with Http2(server) as one:
         one.send(one.head(1, grpc_encoding="gzip"), one.data(1, bomb, 1 << 14))
         assert one.code(1)[0] == 8 and resident(server) - before < 20
+
+
+def peak(server, again=False):
+    """MB: the largest resident memory since the last call that said `again`."""
+    of = pathlib.Path(f"/proc/{server.process.pid}")
+    found = next(int(line.split()[1]) for line in (of / "status").read_text().splitlines() if line.startswith("VmHWM:")) / 1024
+    if again:
+        (of / "clear_refs").write_text("5")
+    return found
+
+
+def cpu_seconds(server):
+    """Of the server's process."""
+    return sum(map(int, pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+MANY = 5_000_000
+EMPTY = {"inputs": b"\x2a\0" * MANY, "outputs": b"\x32\0" * MANY, "raw contents": b"\x3a\0" * MANY, "parameters of an input": b"\x2a" + b"\x80\xad\xe2\4" + b"\x22\0" * MANY,
+         "lists": b'{"inputs":[' + b"[]," * (MANY - 1) + b"[]]}", "objects": b'{"inputs":[' + b"{}," * (MANY - 1) + b"{}]}",
+         "lists in parameters": b'{"parameters":{"a":[' + b"[]," * (MANY - 1) + b"[]]}}"}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_small_requests_that_are_many_objects_when_they_are_decoded(large, kind):
+    """10 or 15 MB of empty messages or lists are 15 kB compressed, and would be 200 to 500 MB of objects. They are refused before they are decoded: memory stays
+    within its limit, and others are answered in time."""
+    assert answered(large)
+    before, began_cpu = resident(large), cpu_seconds(large)
+    peak(large, again=True)
+    packed = zlib.compress(EMPTY[kind], 9)
+    assert len(packed) < 40_000
+    paths = [INFER, STREAM] if EMPTY[kind][0] != ord("{") else ["/v2/models/large/infer", "/v2/repository/index", "/v2/models/large/infer"]
+    some = [Http2(large) if path in (INFER, STREAM) else Raw(large) for path in paths]
+    for one, path in zip(some, paths):
+        if path in (INFER, STREAM):
+            one.send(one.head(1, path, grpc_encoding="deflate"), one.data(1, framed(packed, 1), 1 << 14))
+        else:
+            one.socket.sendall(plain({"Content-Encoding": "deflate"}, packed, path))
+    slowest, end = 0.0, time.monotonic() + 0.7
+    while time.monotonic() < end:
+        began = time.monotonic()
+        assert large.ask("GET", "/v2/health/live")[0] == 200
+        slowest = max(slowest, time.monotonic() - began)
+        time.sleep(0.02)
+    answers = [one.code(1) if path == INFER else one.read(1) if path == STREAM else one.answer() for one, path in zip(some, paths)]
+    most, used = peak(large), cpu_seconds(large) - began_cpu
+    assert most - before < 48 + 60 and slowest < 5, (before, most, slowest)
+    assert used < 0.25 * len(some) + 0.2, used  # the time to decode one on the event loop: 0.3 to 1 s
+    for path, answer in zip(paths, answers):
+        if path in (INFER, STREAM):
+            assert "more than a request of these models needs" in str(answer) and (answer[0] == 3 or path == STREAM), answer
+        else:
+            assert answer[0] in (400, 413), answer
+    for one in some:
+        one.__exit__() if isinstance(one, Http2) else one.close()
+    quiet_log(large)
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ import numpy
 from .. import build, load, tune
 from .._errors import Error, FileError, UsageError
 from ._batcher import Batcher
+from ._bounds import Widest
 from ._errors import BadRequest, NotFound, Unavailable
 from ._metrics import Metrics
 from ._seats import Seats
@@ -98,6 +99,7 @@ class Version:
         self.datatypes = {t["name"]: t["datatype"] for t in self.metadata["inputs"] + self.metadata["outputs"]}
         self.output_names = [t["name"] for t in first.outputs]
         self.largest = settings.max_request if self.open_shapes else min(settings.max_request, _largest(first.inputs, self.most))  # bytes of a request, decompressed
+        self.widest = _widest(first.inputs, len(self.output_names), self.most, self.largest if self.open_shapes else 0)
         self.running = 0
         self.known: Dict[bytes, Any] = {}  # of _quick
         self.leads: Dict[bytes, Any] = {}  # of _grpc_infer
@@ -141,6 +143,14 @@ class Version:
 def _largest(inputs: Sequence[Any], rows: int) -> int:
     """Bytes of the largest request in any form: numbers of JSON take up to 32 each."""
     return (1 << 20) + 32 * sum(int(numpy.prod([rows if d is None else int(d) for d in t["shape"]], dtype=numpy.float64)) for t in inputs)
+
+
+def _widest(inputs: Sequence[Any], outputs: int, rows: int, opened: int) -> Widest:
+    """`opened`: the most elements where shapes are open; else 0."""
+    shapes = [[rows if d is None else int(d) for d in t["shape"]] for t in inputs]
+    elements = sum(int(numpy.prod(s, dtype=numpy.float64)) for s in shapes)
+    lists = sum(int(numpy.prod(s[:i], dtype=numpy.float64)) for s in shapes for i in range(len(s)))
+    return Widest(len(inputs) + outputs, opened or elements, opened or lists)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,6 +286,11 @@ class Models:
         """Bytes that a request of this model, or of any, can need when it is decompressed."""
         some = self._versions.get(name, {}).values() if name else [v for vs in self._versions.values() for v in vs.values()]
         return max((v.largest for v in some), default=1 << 20)
+
+    def widest(self) -> Widest:
+        """The most that a request of any model has."""
+        some = [v.widest for vs in self._versions.values() for v in vs.values()]
+        return some[0] if len(some) == 1 else Widest(*map(max, zip(Widest(), *some)))
 
     def most(self) -> int:
         """Rows of the largest batch of any model; at least 1."""
