@@ -2,6 +2,7 @@
 bench/serve_hostile.py does the same for ten minutes at full size."""
 import contextlib
 import gzip
+import http.client
 import json
 import os
 import pathlib
@@ -214,8 +215,8 @@ INPUT = 3 * SIDE * SIDE * 4
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """A network with 3 MB in, and 3 MB or 12 bytes out; 48 MB for all clients."""
+def large_model(tmp_path_factory):
+    """A network with 3 MB in, and 3 MB or 12 bytes out."""
     from onnx import TensorProto, helper
     shape = ["n", 3, SIDE, SIDE]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["same"]), helper.make_node("GlobalAveragePool", ["x"], ["mean"])], "g",
@@ -223,7 +224,13 @@ def large(tmp_path_factory):
                               [helper.make_tensor_value_info("same", TensorProto.FLOAT, shape), helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["n", 3, 1, 1])])
     path = tmp_path_factory.mktemp("large") / "large.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    with Running(path, "--batch", "1,2", "--max-request-mb", "16", "--max-pending-mb", "48", "--body-timeout", "2", "--queue", "200", "--delay-ms", "300") as running:
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(large_model):
+    """48 MB for all clients."""
+    with Running(large_model, "--batch", "1,2", "--max-request-mb", "16", "--max-pending-mb", "48", "--body-timeout", "2", "--queue", "200", "--delay-ms", "300") as running:
         yield running
 
 
@@ -408,3 +415,41 @@ def test_answers_that_are_not_read_are_charged_and_given_up(large, kind):
     for raw in some:
         raw.close()
     quiet_log(large)
+
+
+@pytest.mark.parametrize("way", ["short", "long"])
+def test_a_second_answer_that_waits_for_the_first_to_be_read_is_charged(large_model, way):
+    """20 clients ask twice for 3 MB over one connection and read nothing. The first answers are mostly in the kernel's memory. The second ones wait, and 48 MB are enough
+    for 16 of them; on the short way for 8, because the outputs of a batch of 2 are kept together."""
+    with Running(large_model, "--batch", "1,2", "--max-request-mb", "16", "--max-pending-mb", "48", "--body-timeout", "20", "--delay-ms", "0") as server:
+        headers, body = large_http("same")
+        request = plain(headers, body, "/v2/models/large/infer")
+        if way == "long":  # bodies without a declared size are uvicorn's
+            head, _, _ = request.partition(b"\r\n\r\n")
+            head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length")) + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+            request = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        some = []
+        for turn in (1, 2):
+            for i in range(20):
+                if turn == 1:
+                    raw = socket.socket()
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    raw.settimeout(20)
+                    raw.connect(("127.0.0.1", server.port))
+                    some.append(raw)
+                before, end = server.metric("octavo_requests_total"), time.monotonic() + 2
+                with contextlib.suppress(ConnectionError):
+                    some[i].sendall(request)
+                while server.metric("octavo_requests_total") == before and time.monotonic() < end:  # one by one: bodies are charged too
+                    time.sleep(0.01)
+        answered = [0, 0]
+        for raw in some:
+            with contextlib.suppress(ConnectionError, IndexError, http.client.HTTPException, ValueError), contextlib.closing(raw), raw.makefile("rb") as answers:
+                for turn in range(2):
+                    status = int(answers.readline().split()[1])
+                    said = http.client.parse_headers(answers)
+                    if len(answers.read(int(said["Content-Length"]))) < int(said["Content-Length"]):
+                        break  # the server has closed it
+                    answered[turn] += status == 200
+        assert answered[0] >= 2 and 1 <= answered[1] <= (8 if way == "short" else 16), answered
+        quiet_log(server)

@@ -166,9 +166,11 @@ def application(service: Service, settings: Settings, bodies: Bodies, guard: Gua
         async with bodies.read(request, service.models.largest(path(request)[0])) as (body, charge):
             parsed, said = parse(*path(request), request.headers, body, service.models.widest(), charge)
             text, data = render(await service.infer(parsed, "http"), said)
+            whole = b"".join([text, *data]) if data else text
+            bodies.charge(len(whole))
         if not data:
-            return HttpResponse(text, media_type="application/json")
-        return HttpResponse(b"".join([text, *data]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))})
+            return _Answer(bodies, whole, media_type="application/json")
+        return _Answer(bodies, whole, media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))})
 
     async def index(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request, _SMALL) as (body, _):
@@ -207,6 +209,21 @@ def application(service: Service, settings: Settings, bodies: Bodies, guard: Gua
     for base in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), get(f"{base}/config", config), post(f"{base}/infer", infer), get(base, model_metadata)]
     return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
+
+
+class _Answer(HttpResponse):
+    """One whose bytes are charged until the connection takes them, which it does not while its client does not read an earlier answer."""
+
+    def __init__(self, bodies: Bodies, content: bytes, **more: Any) -> None:
+        super().__init__(content, **more)
+        self._bodies, self._held = bodies, len(content)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._bodies.hold(-self._held)
+            self._held = 0
 
 
 def refuse_parameters(parameters: Dict[str, Any]) -> None:
