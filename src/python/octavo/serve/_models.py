@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy
 
 from .. import build, load, tune
-from .._errors import Error, FileError, UsageError
+from .._errors import EngineFileError, Error, FileError, UsageError
 from ._batcher import Batcher
 from ._bounds import Widest
 from ._errors import BadRequest, NotFound, Unavailable
@@ -170,10 +170,18 @@ def _engines(source: Source, settings: Settings) -> Tuple[Dict[int, Any], bool, 
         if not model.open:
             return {0: model}, False, None
         return _open(source, model, settings, True)
-    loaded = [load(f.read_bytes(), threads) for f in source.files]  # bytes, not a mapping: a file overwritten in place must not end the server
+    loaded = [_load(f, threads, settings) for f in source.files]
     if len(loaded) == 1:
         return _open(source, loaded[0], settings, False) if loaded[0].open else ({0: loaded[0]}, False, None)
     return _by_size(source, loaded), True, None
+
+
+def _load(file: pathlib.Path, threads: int, settings: Settings) -> Any:
+    """Bytes, not a mapping: a file that is overwritten in place must not end the server, and is not read again after its signature was checked."""
+    try:
+        return load(file.read_bytes(), threads, verify=settings.verify, code=settings.code)
+    except EngineFileError as e:
+        raise EngineFileError(re.sub('"/proc/self/fd/[0-9]+"', lambda _: f'"{file}"', str(e))) from None
 
 
 def _open(source: Source, model: Any, settings: Settings, tunes: bool) -> Tuple[Dict[int, Any], bool, Optional[Opened]]:
