@@ -310,6 +310,27 @@ def bombs(http_port, grpc_port, until):
     hold(over_http + over_grpc, until)
 
 
+def many_objects(http_port, grpc_port, until):
+    """Requests of some 60 kB that are 30 million empty messages, lists or objects when they are decompressed and decoded; 32 connections of each protocol."""
+    count = 20 << 20
+    lists, objects = (zlib.compress(b'{"inputs":[' + one * (count - 1) + one[:2] + b"]}", 9) for one in (b"[],", b"{},"))
+    requests = [post(one, "Content-Encoding: deflate") for one in (lists, objects)]
+    messages = [zlib.compress(one * (30 << 20), 9) for one in (b"\x2a\0", b"\x32\0", b"\x3a\0", b"\x22\0")]
+    over_http, over_grpc = peers(32, http_port), peers(32, grpc_port)
+    for one in over_grpc:
+        one.http2()
+    for turn in range(200):
+        for one in over_http:
+            if time.monotonic() < until and not one.send(requests[turn % 2]):
+                one.close()
+        for i, one in enumerate(over_grpc):
+            if time.monotonic() < until:
+                one.send(head(2 * turn + 1, (INFER, STREAM)[i % 2], ("grpc-encoding", "deflate")) + data(2 * turn + 1, framed(messages[turn % 4], 1), i % 2 == 0))
+        if time.monotonic() >= until:
+            break
+    hold(over_http + over_grpc, until)
+
+
 def unread_answers(http_port, grpc_port, until):
     """Answers of 4.9 MB that nobody reads: HTTP, calls without a window, streams."""
     body = json_request("same") + bytes(INPUT)
@@ -345,7 +366,7 @@ def cancelled_calls(http_port, grpc_port, until):
 
 
 ATTACKS = [silent_connections, silent_calls, silent_streams, slow_heads, endless_heads, slow_bodies, slow_messages, small_messages, many_small_messages, queued_messages, bombs,
-           unread_answers, cancelled_calls]
+           many_objects, unread_answers, cancelled_calls]
 OF_GRPC = [silent_calls, silent_streams, slow_messages, small_messages, many_small_messages, queued_messages, unread_answers]
 
 

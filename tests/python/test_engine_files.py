@@ -101,6 +101,35 @@ def test_verify(engine, tmp_path):
     assert octavo.load(signed, code="rebuild").plan_hash == engine.plan_hash, "no difference for the CPU"
 
 
+def test_other_ways_in_verify(engine, tmp_path):
+    """octavo.InferenceSession and octavo.ray load engine files only as they are told; for models the two words have no meaning."""
+    import octavo.ray
+    model = b"not an engine"
+    for key in ("k", "other"):
+        subprocess.run(f"openssl genpkey -algorithm ed25519 -out {key}.pem && openssl pkey -in {key}.pem -pubout -out {key}.pub", shell=True, cwd=tmp_path, check=True, capture_output=True)
+    engine.save(tmp_path / "plain")
+    engine.save(tmp_path / "signed", sign=tmp_path / "k.pem")
+
+    def session(file, **entries):
+        options = octavo.SessionOptions()
+        for name, value in entries.items():
+            options.add_session_config_entry(f"octavo.{name}", str(value))
+        return octavo.InferenceSession(file, options)
+
+    def runner(file, **options):
+        return octavo.ray._engine(file if isinstance(file, bytes) else file.read_bytes(), 1, 1, options)
+    for made in (session, runner):
+        assert made(tmp_path / "signed", verify=tmp_path / "k.pub", code="rebuild") and made(tmp_path / "plain", code="rebuild")
+        for file, key, why in (("plain", "k.pub", "is not signed"), ("signed", "other.pub", "was signed by the key"), ("signed", "absent.pub", "cannot read key")):
+            with pytest.raises(Exception, match=why):
+                made(tmp_path / file, verify=tmp_path / key)
+        with pytest.raises(Exception, match="file.*rebuild"):
+            made(tmp_path / "plain", code="none")
+        for option in ({"verify": tmp_path / "k.pub"}, {"code": "file"}):
+            with pytest.raises(Exception, match="for engine files"):
+                made(model, **option)
+
+
 def test_save_signs(engine, tmp_path):
     """The same bytes as `octavo build --sign` would put behind the file; a key that does not fit leaves no file."""
     subprocess.run("openssl genpkey -algorithm ed25519 -out k.pem && openssl pkey -in k.pem -pubout -out k.pub", shell=True, cwd=tmp_path, check=True)

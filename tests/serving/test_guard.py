@@ -1,8 +1,12 @@
 """Who may ask: bearer tokens, loading and unloading, Host and Origin, TLS; with http.client, curl and grpcio."""
+import contextlib
 import http.client
 import json
+import pathlib
+import resource
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import time
@@ -136,16 +140,21 @@ def test_tokens(tmp_path, engine, name):
         assert server.stop() == 0
 
 
-def wait_for(server, text):
+def wait_for(server, text, before=0):
+    """`before`: lines that do not count."""
     end = time.monotonic() + 20
-    while not any(text in line for line in server.said):
+    while not any(text in line for line in server.said[before:]):
         assert time.monotonic() < end, server.said
         time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def make_certificate(folder):
+    folder.mkdir(exist_ok=True)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
     return folder
@@ -200,6 +209,74 @@ def test_tls(certificate, tmp_path, engine, name):
             old.set_ciphers("ALL:@SECLEVEL=0")
             http.client.HTTPSConnection("localhost", server.port, timeout=30, context=old).request("GET", "/v2")
         assert server.stop() == 0
+
+
+def tls_options(certificate):
+    return "--tls-cert", certificate / "cert.pem", "--tls-key", certificate / "key.pem"
+
+
+def asks_over_tls(server, certificate, name):
+    """One good request over each protocol, with new connections."""
+    context = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+    with contextlib.closing(http.client.HTTPSConnection("localhost", server.port, timeout=5, context=context)) as connection:
+        headers, body = binary(name, picture(1), 3000)
+        connection.request("POST", "/v2/models/digits/infer", body, headers)
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.read()
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.ssl_target_name_override", "localhost")]
+    with grpc.secure_channel(f"127.0.0.1:{server.grpc_port}", grpc.ssl_channel_credentials((certificate / "cert.pem").read_bytes()), options) as channel:
+        assert channel.unary_unary(INFER)(message(name, picture(1)), timeout=5)
+
+
+def test_a_certificate_that_cannot_be_read_again_changes_nothing(certificate, tmp_path, name):
+    """A new certificate whose key is another one's, or is not there: handshakes go on with the old one, on both ports. Then its own key comes."""
+    mine = tmp_path / "mine"
+    shutil.copytree(certificate, mine)
+    new = make_certificate(tmp_path / "new")
+    with Running(f"digits={QDQ}", "--batch", "1", "--delay-ms", "0", *tls_options(mine)) as server:
+        asks_over_tls(server, certificate, name)
+        for wrong in ("another", "missing"):
+            shutil.copy(new / "cert.pem", mine / "cert.pem")
+            if wrong == "missing":
+                (mine / "key.pem").unlink()
+            before = len(server.said)
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(server, "the old certificate stay", before)
+            asks_over_tls(server, certificate, name)
+        shutil.copy(new / "key.pem", mine / "key.pem")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(server, "read tokens and certificate again")
+        asks_over_tls(server, new, name)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            asks_over_tls(server, certificate, name)
+
+
+@pytest.mark.parametrize("begin", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], ids=["silent", "half a greeting"])
+def test_clients_that_do_not_finish_the_handshake(certificate, name, begin):
+    """They have places from when they are accepted: more of them than the process may have files keep nobody out, and the others end in time."""
+    with Running(f"digits={QDQ}", "--batch", "1", "--delay-ms", "0", *tls_options(certificate), "--max-connections", "16", "--body-timeout", "3") as server:
+        asks_over_tls(server, certificate, name)
+        files = len(list(pathlib.Path(f"/proc/{server.process.pid}/fd").iterdir()))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (files + 50, files + 50))
+        silent = []
+        for _ in range(60):
+            for port in (server.port, server.grpc_port):
+                one = socket.create_connection(("127.0.0.1", port), 5)
+                silent.append(one)
+                with contextlib.suppress(OSError):
+                    one.sendall(begin)
+        time.sleep(1.2)
+        for _ in range(3):
+            asks_over_tls(server, certificate, name)
+        began = time.monotonic()
+        for one in silent:
+            one.settimeout(8)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1 << 12)[:1] in (b"", b"\x15")  # at most an alert
+            one.close()
+        assert time.monotonic() - began < 8
+        asks_over_tls(server, certificate, name)
+        assert not [line for line in server.said if "Traceback" in line or "Exception" in line], server.said
 
 
 def test_options_that_are_wrong(tmp_path, certificate, capsys):

@@ -2,7 +2,9 @@
 bench/serve_hostile.py does the same for ten minutes at full size."""
 import contextlib
 import gzip
+import http.client
 import json
+import os
 import pathlib
 import socket
 import struct
@@ -213,8 +215,8 @@ INPUT = 3 * SIDE * SIDE * 4
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """A network with 3 MB in, and 3 MB or 12 bytes out; 48 MB for all clients."""
+def large_model(tmp_path_factory):
+    """A network with 3 MB in, and 3 MB or 12 bytes out."""
     from onnx import TensorProto, helper
     shape = ["n", 3, SIDE, SIDE]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["same"]), helper.make_node("GlobalAveragePool", ["x"], ["mean"])], "g",
@@ -222,7 +224,13 @@ def large(tmp_path_factory):
                               [helper.make_tensor_value_info("same", TensorProto.FLOAT, shape), helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["n", 3, 1, 1])])
     path = tmp_path_factory.mktemp("large") / "large.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    with Running(path, "--batch", "1,2", "--max-request-mb", "16", "--max-pending-mb", "48", "--body-timeout", "2", "--queue", "200", "--delay-ms", "300") as running:
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(large_model):
+    """48 MB for all clients."""
+    with Running(large_model, "--batch", "1,2", "--max-request-mb", "16", "--max-pending-mb", "48", "--body-timeout", "2", "--queue", "200", "--delay-ms", "300") as running:
         yield running
 
 
@@ -293,6 +301,62 @@ def test_what_no_model_needs_is_not_decompressed(server):
         assert one.code(1)[0] == 8 and resident(server) - before < 20
 
 
+def peak(server, again=False):
+    """MB: the largest resident memory since the last call that said `again`."""
+    of = pathlib.Path(f"/proc/{server.process.pid}")
+    found = next(int(line.split()[1]) for line in (of / "status").read_text().splitlines() if line.startswith("VmHWM:")) / 1024
+    if again:
+        (of / "clear_refs").write_text("5")
+    return found
+
+
+def cpu_seconds(server):
+    """Of the server's process."""
+    return sum(map(int, pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+MANY = 5_000_000
+EMPTY = {"inputs": b"\x2a\0" * MANY, "outputs": b"\x32\0" * MANY, "raw contents": b"\x3a\0" * MANY, "parameters of an input": b"\x2a" + b"\x80\xad\xe2\4" + b"\x22\0" * MANY,
+         "lists": b'{"inputs":[' + b"[]," * (MANY - 1) + b"[]]}", "objects": b'{"inputs":[' + b"{}," * (MANY - 1) + b"{}]}",
+         "lists in parameters": b'{"parameters":{"a":[' + b"[]," * (MANY - 1) + b"[]]}}"}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_small_requests_that_are_many_objects_when_they_are_decoded(large, kind):
+    """10 or 15 MB of empty messages or lists are 15 kB compressed, and would be 200 to 500 MB of objects. They are refused before they are decoded: memory stays
+    within its limit, and others are answered in time."""
+    assert answered(large)
+    before, began_cpu = resident(large), cpu_seconds(large)
+    peak(large, again=True)
+    packed = zlib.compress(EMPTY[kind], 9)
+    assert len(packed) < 40_000
+    paths = [INFER, STREAM] if EMPTY[kind][0] != ord("{") else ["/v2/models/large/infer", "/v2/repository/index", "/v2/models/large/infer"]
+    some = [Http2(large) if path in (INFER, STREAM) else Raw(large) for path in paths]
+    for one, path in zip(some, paths):
+        if path in (INFER, STREAM):
+            one.send(one.head(1, path, grpc_encoding="deflate"), one.data(1, framed(packed, 1), 1 << 14))
+        else:
+            one.socket.sendall(plain({"Content-Encoding": "deflate"}, packed, path))
+    slowest, end = 0.0, time.monotonic() + 0.7
+    while time.monotonic() < end:
+        began = time.monotonic()
+        assert large.ask("GET", "/v2/health/live")[0] == 200
+        slowest = max(slowest, time.monotonic() - began)
+        time.sleep(0.02)
+    answers = [one.code(1) if path == INFER else one.read(1) if path == STREAM else one.answer() for one, path in zip(some, paths)]
+    most, used = peak(large), cpu_seconds(large) - began_cpu
+    assert most - before < 48 + 60 and slowest < 5, (before, most, slowest)
+    assert used < 0.25 * len(some) + 0.2, used  # the time to decode one on the event loop: 0.3 to 1 s
+    for path, answer in zip(paths, answers):
+        if path in (INFER, STREAM):
+            assert "more than a request of these models needs" in str(answer) and (answer[0] == 3 or path == STREAM), answer
+        else:
+            assert answer[0] in (400, 413), answer
+    for one in some:
+        one.__exit__() if isinstance(one, Http2) else one.close()
+    quiet_log(large)
+
+
 @pytest.mark.long
 def test_queued_messages_are_charged(large):
     """Whole requests on streams wait for their turn: together they hold no more than is allowed."""
@@ -351,3 +415,41 @@ def test_answers_that_are_not_read_are_charged_and_given_up(large, kind):
     for raw in some:
         raw.close()
     quiet_log(large)
+
+
+@pytest.mark.parametrize("way", ["short", "long"])
+def test_a_second_answer_that_waits_for_the_first_to_be_read_is_charged(large_model, way):
+    """20 clients ask twice for 3 MB over one connection and read nothing. The first answers are mostly in the kernel's memory. The second ones wait, and 48 MB are enough
+    for 16 of them; on the short way for 8, because the outputs of a batch of 2 are kept together."""
+    with Running(large_model, "--batch", "1,2", "--max-request-mb", "16", "--max-pending-mb", "48", "--body-timeout", "20", "--delay-ms", "0") as server:
+        headers, body = large_http("same")
+        request = plain(headers, body, "/v2/models/large/infer")
+        if way == "long":  # bodies without a declared size are uvicorn's
+            head, _, _ = request.partition(b"\r\n\r\n")
+            head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length")) + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+            request = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        some = []
+        for turn in (1, 2):
+            for i in range(20):
+                if turn == 1:
+                    raw = socket.socket()
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    raw.settimeout(20)
+                    raw.connect(("127.0.0.1", server.port))
+                    some.append(raw)
+                before, end = server.metric("octavo_requests_total"), time.monotonic() + 2
+                with contextlib.suppress(ConnectionError):
+                    some[i].sendall(request)
+                while server.metric("octavo_requests_total") == before and time.monotonic() < end:  # one by one: bodies are charged too
+                    time.sleep(0.01)
+        answered = [0, 0]
+        for raw in some:
+            with contextlib.suppress(ConnectionError, IndexError, http.client.HTTPException, ValueError), contextlib.closing(raw), raw.makefile("rb") as answers:
+                for turn in range(2):
+                    status = int(answers.readline().split()[1])
+                    said = http.client.parse_headers(answers)
+                    if len(answers.read(int(said["Content-Length"]))) < int(said["Content-Length"]):
+                        break  # the server has closed it
+                    answered[turn] += status == 200
+        assert answered[0] >= 2 and 1 <= answered[1] <= (8 if way == "short" else 16), answered
+        quiet_log(server)

@@ -15,7 +15,7 @@ onnx = pytest.importorskip("onnx")
 from octavo.serve._classes import largest, packed  # noqa: E402
 from test_bodies import binary  # noqa: E402
 from test_serve import (  # noqa: E402,F401
-    FP32, QDQ, ROOT, SHAPE, InferenceServerException, Running, ask_grpc, ask_http, engine, name, picture, triton_grpc, triton_http, want)
+    ADMIN, FP32, QDQ, ROOT, SHAPE, InferenceServerException, Running, ask_grpc, ask_http, engine, name, picture, triton_grpc, triton_http, want)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,48 @@ def test_a_folder_serves_each_file_by_its_own_name(server, engine, name):
     x = picture(1, 4)
     assert np.array_equal(ask_http(server.http, name, x, model="four").as_numpy(name[1]), want(engine, name, x))
     assert np.array_equal(ask_grpc(server.grpc, name, x[:2], model="set").as_numpy(name[1]), want(engine, name, x[:2]))
+
+
+def test_engine_files_that_must_be_signed(engine, name, tmp_path, capsys):
+    """--verify: at the start and at each load."""
+    from octavo._serve_command import main
+    for key in ("mine", "other"):
+        subprocess.run(f"openssl genpkey -algorithm ed25519 -out {key}.pem && openssl pkey -in {key}.pem -pubout -out {key}.pub", shell=True, cwd=tmp_path, check=True, capture_output=True)
+    one = engine.at({engine.inputs[0]["name"]: (4, *SHAPE)})
+    file = tmp_path / "digits.octavo"
+    verify = "--verify", str(tmp_path / "mine.pub")
+    for sign, why in ((None, "is not signed"), (tmp_path / "other.pem", "was signed by the key")):
+        one.save(file, **({} if sign is None else {"sign": sign}))
+        assert main([str(file), "--port", "0", "--grpc-port", "0", *verify]) == 6
+        said = capsys.readouterr().err
+        assert f"model 'digits' cannot be loaded: engine \"{file}\"" in said and re.search(why, said), said
+    assert main([str(file), "--port", "0", "--grpc-port", "0", "--verify", str(tmp_path / "absent.pub")]) == 7
+    assert "absent.pub" in capsys.readouterr().err
+    one.save(file, sign=tmp_path / "mine.pem")
+    x = picture(1, 4)
+    with Running(file, *verify, "--code", "rebuild") as server:
+        assert np.array_equal(ask_http(server.http, name, x).as_numpy(name[1]), want(engine, name, x))
+        for options in ({}, {"sign": tmp_path / "other.pem"}):
+            one.save(tmp_path / "new", **options)
+            (tmp_path / "new").rename(file)
+            status, said = server.ask("POST", "/v2/repository/models/digits/load", b"", ADMIN)
+            assert status == 400 and re.search("sign", json.loads(said)["error"]), said
+            assert np.array_equal(ask_http(server.http, name, x).as_numpy(name[1]), want(engine, name, x))
+        one.save(tmp_path / "new", sign=tmp_path / "mine.pem")
+        (tmp_path / "new").rename(file)
+        assert server.ask("POST", "/v2/repository/models/digits/load", b"", ADMIN)[0] == 200
+
+
+def test_code_is_compiled_again_where_the_settings_say_so(tmp_path, engine, monkeypatch):
+    from octavo.serve import Settings, _models
+    engine.at({engine.inputs[0]["name"]: (4, *SHAPE)}).save(tmp_path / "one.octavo")
+    said = []
+    monkeypatch.setattr(_models, "load", lambda *arguments, **options: said.append(options) or octavo.load(*arguments, **options))
+    for code in ("file", "rebuild"):
+        _models._engines(_models.find(str(tmp_path / "one.octavo"))[0], Settings(threads=1, code=code))
+    assert said == [{"verify": None, "code": "file"}, {"verify": None, "code": "rebuild"}]
+    with pytest.raises(octavo.UsageError, match="code='none': known are"):
+        Settings(code="none")
 
 
 def test_what_a_folder_names(tmp_path):

@@ -240,7 +240,8 @@ BAD = [
     (b"{}", {"Inference-Header-Content-Length": "-1"}, 400, "the body has 2 bytes"),
     (b"{}", {"Content-Encoding": "gzip"}, 400, "not gzip"),
     (b"{}", {"Content-Encoding": "br"}, 400, "none of identity"),
-    (b"[" * 100000, {}, 400, "not JSON"),
+    (b"[" * 400, {}, 400, "not JSON"),
+    (b"[" * 100000, {}, 400, "lists, more than a request of these models needs"),
 ]
 
 

@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
     p.add_argument("--effort", type=int, default=None, help="as for octavo build")
     p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
+    p.add_argument("--verify", default=None, metavar="PUBLIC.pem", help="load engine files only if they are signed with this public Ed25519 key (octavo build --sign signs); an engine file for a GPU is a program")
+    p.add_argument("--code", default="file", choices=("file", "rebuild"), metavar="file|rebuild",
+                   help="file: run the machine code in an engine file for a GPU; rebuild: do not use it, and compile the kernels again from the plan (docs/hostile.md) (%(default)s)")
     p.add_argument("--max-shapes", type=int, metavar="N", help="shapes of a model whose length, height, ... is open, for each size of --batch, whose engines are kept; if there are more, the least recently used one is dropped and made again (32 that were planned, and hundreds of those that use their constants)")
     p.add_argument("--tls-cert", default=None, metavar="FILE", help="certificate and its chain in PEM; both ports then accept only TLS")
     p.add_argument("--tls-key", default=None, metavar="FILE", help="its key in PEM, without a password")
@@ -83,7 +86,7 @@ def main(arguments: List[str]) -> int:
             threads=args.threads, instances=args.instances, queue=args.queue, timeout=args.timeout, body_timeout=args.body_timeout,
             idle_timeout=args.idle_timeout, stream_timeout=args.stream_timeout, stream_messages=args.stream_messages, max_shapes=args.max_shapes,
             max_request=_bytes("--max-request-mb", args.max_request_mb), max_pending=_bytes("--max-pending-mb", args.max_pending_mb), max_connections=args.max_connections,
-            grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, tls_cert=args.tls_cert, tls_key=args.tls_key,
+            grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, verify=args.verify, code=args.code, tls_cert=args.tls_cert, tls_key=args.tls_key,
             token_file=args.token_file, repository_token_file=args.repository_token_file, allow_host=tuple(args.allow_host), allow_origin=tuple(args.allow_origin))
 
         async def serve() -> None:

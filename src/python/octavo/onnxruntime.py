@@ -40,14 +40,15 @@ class ExecutionMode(enum.IntEnum):
     ORT_PARALLEL = 1
 
 
-_ENTRIES = ("octavo.effort", "octavo.timing_cache", "octavo.calibration")
+_ENTRIES = ("octavo.effort", "octavo.timing_cache", "octavo.calibration", "octavo.verify", "octavo.code")
 _ENTRIES_OF_OTHERS = ("session", "optimization", "ep", "memory", "mlas")  # prefixes of ONNX Runtime's keys
 
 
 class SessionOptions:
     """ONNX Runtime's attributes; those with an effect are intra_op_num_threads, graph_optimization_level, optimized_model_filepath (the
     engine is saved there, of a model with open dimensions after each run that built one), enable_profiling (end_profiling writes the time of each layer), add_free_dimension_override_by_name, and the
-    configuration entries "octavo.effort", "octavo.timing_cache" and "octavo.calibration"."""
+    configuration entries "octavo.effort", "octavo.timing_cache" and "octavo.calibration"; for engine files "octavo.verify" and "octavo.code", as verify and code of
+    octavo.load: an engine file for a GPU is a program."""
 
     def __init__(self) -> None:
         self.intra_op_num_threads = 0
@@ -120,7 +121,7 @@ class InferenceSession:
             raise named(e, not isinstance(e, ModelError) or _parses(path_or_bytes)) from e
 
     def _made(self, source: Union[str, bytes, "os.PathLike[str]"], devices: List[str]) -> Engine:
-        threads = self._options.intra_op_num_threads or None
+        threads, entries = self._options.intra_op_num_threads or None, self._options._entries
         data: Any = source
         if not isinstance(source, (bytes, bytearray, memoryview)):
             try:
@@ -129,7 +130,10 @@ class InferenceSession:
             except OSError as e:
                 raise FileError(e.errno, f"cannot read the model: {e.strerror}", os.fspath(source)) from e
         if is_engine(data):
-            return load(source, threads)
+            return load(source, threads, verify=entries.get("octavo.verify"), code=entries.get("octavo.code", "file"))
+        for name in ("octavo.verify", "octavo.code"):
+            if name in entries:
+                raise UsageError(f"{name} is for engine files; this is a model, which holds no code and no signature")
         for device in devices[:-1]:
             try:
                 return self._built(source, device, threads)

@@ -34,10 +34,14 @@ def read_model(path: _Path) -> bytes:
 
 def _engine(model: Any, batch: int, threads: int, options: Mapping[str, Any]) -> Engine:
     data = model if isinstance(model, (bytes, bytearray, memoryview)) else read_model(model)
+    safety = {name: options[name] for name in ("verify", "code") if name in options}
+    options = {name: value for name, value in options.items() if name not in safety}
     if is_engine(data):
         if options:
             raise UsageError(f"octavo.ray: {', '.join(sorted(options))}: an engine is built already\n  give the model that it was built from")
-        return load(data, threads)
+        return load(data, threads, **safety)
+    if safety:
+        raise UsageError(f"octavo.ray: {', '.join(sorted(safety))}: for engine files; this is a model, which holds no code and no signature")
     return build(bytes(data), threads=threads, **{"default_batch": batch, **options})
 
 
@@ -89,7 +93,8 @@ class Predictor:
     threads   of one run. Give the workers as many processors: map_batches(..., num_cpus=threads).
     errors    "raise": a picture that cannot be decoded ends the job. "column": its outputs are NaN (0 for integers), and the column
               "error" says why; it is empty for the others.
-    options   those of octavo.build, where the model is built: effort, calibration, device, ...
+    options   those of octavo.build, where the model is built: effort, calibration, device, ...; verify and code of octavo.load, where it is an engine
+              file. An engine file for a GPU is a program: load such files from others only with one of them.
 
     The result of a batch has the kept columns and one column for each output of the model. Rows depend on nothing but themselves, so that Ray
     may run a batch again when a worker was lost. Raises what octavo.build and octavo.preprocess raise, with the row's "path" if there is one.

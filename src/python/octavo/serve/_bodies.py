@@ -239,7 +239,9 @@ class Bodies:
         return True
 
     def charge(self, count: int) -> None:
-        """As hold(). Raises Busy."""
+        """As hold(). Raises Busy, or TooLarge where there will never be so much room."""
+        if count > self.settings.max_pending:
+            raise TooLarge(f"decoding the request takes up to {count} bytes, the limit on what is held for all clients is {self.settings.max_pending}")
         if not self.hold(count):
             raise self._too_many()
 

@@ -10,7 +10,7 @@ from ._config import model_config
 from ._errors import ServeError
 from ._grpc_calls import Charge, Handler, Methods, StreamHandler
 from ._grpc_connection import GrpcServer
-from ._grpc_infer import Infers, decode, joined, parse, render
+from ._grpc_infer import Infers, decode, decode_infer, joined, parse, render
 from ._guard import Guard
 from ._requests import Service, known_error
 from ._rest import refuse_parameters
@@ -68,11 +68,11 @@ class _Calls:
         """One message of a stream: an error is its answer. What is waited with is the tensors alone, not the messages that they came in."""
         name = ""
         try:
-            request = decode(pb.ModelInferRequest, data)
-            del data
-            name, raw_inputs = request.id, bool(request.raw_input_contents)
-            parsed = parse(request, request.raw_input_contents)
-            del request
+            request, contents = decode_infer(data, self._service.models.widest(), charge)
+            del data  # the tensors are views of it
+            name, raw_inputs = request.id, bool(contents)
+            parsed = parse(request, contents)
+            del request, contents
             charge(parsed.made)
             text, raw = render(await self._service.infer(parsed, "grpc"), raw_inputs)
         except Exception as e:

@@ -208,7 +208,8 @@ class Unary(Call):
         try:
             data = None
             if self.flag:
-                data = methods.bodies.inflated(self.encoding.decode("latin-1"), one.body() if one.size else b"", methods.most(), one.charge)
+                most = methods.most() if self.path == methods.infer else _SMALL
+                data = methods.bodies.inflated(self.encoding.decode("latin-1"), one.body() if one.size else b"", most, one.charge)
             if self.path == methods.infer:
                 asked = methods.infers.ask(one, self.lead, self._reply, data)
                 if not self.finished:  # answered at once

@@ -5,12 +5,13 @@ silent calls nor what it holds for clients."""
 import asyncio
 import socket
 import urllib.parse
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import _http2
+from ._doors import Doors, nothing, part
 from ._errors import Busy, ServeError, Unavailable
 from ._grpc_calls import CALM, CANCEL, Call, Methods, Stream, Unary, seconds
-from ._limits import HANDSHAKE, Unread
+from ._limits import Unread
 from ._requests import known_error
 
 CODES = {"OK": 0, "CANCELLED": 1, "UNKNOWN": 2, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4, "NOT_FOUND": 5, "PERMISSION_DENIED": 7, "RESOURCE_EXHAUSTED": 8,
@@ -33,8 +34,8 @@ class Connection(asyncio.BufferedProtocol):
     _few = memoryview(bytearray(_FEW))    # of all connections: filled and taken before the loop does anything else
     _many = memoryview(bytearray(_MANY))
 
-    def __init__(self, methods: Methods) -> None:
-        self.methods = methods
+    def __init__(self, methods: Methods, entered: Callable[[], None]) -> None:
+        self.methods, self._entered = methods, entered
         self.session = _http2.Session(methods.settings.max_connections, methods.window(), _FRAME)
         self.backlog: Dict[int, asyncio.Event] = {}  # streams that go on when more of their answers were sent
         self._calls: Dict[int, Any] = {}
@@ -62,6 +63,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         methods = self.methods
+        entered, self._entered = self._entered, nothing
+        entered()
         self._transport = transport
         self._secure = transport.get_extra_info("sslcontext") is not None
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
@@ -78,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self._socket.detach()  # the transport closes it
+        if self._secure:
+            part(self._transport)
         self._transport = None
         self._unread.resumed()  # type: ignore[union-attr]
         for stream in list(self._calls):
@@ -327,17 +332,17 @@ class GrpcServer:
 
     def __init__(self, methods: Methods) -> None:
         self._methods = methods
+        self._doors = Doors(methods.guard, "h2", methods.connections)
         self._listening: Any = None
 
     async def start(self, listening: socket.socket) -> None:
-        context = self._methods.guard.tls("h2")
-        self._listening = await asyncio.get_running_loop().create_server(lambda: Connection(self._methods), sock=listening, ssl=context,
-                                                                         ssl_handshake_timeout=None if context is None else HANDSHAKE)
+        self._listening = await asyncio.get_running_loop().create_server(lambda: self._doors.door(lambda entered: Connection(self._methods, entered)), sock=listening)
 
     async def stop(self, seconds: float) -> None:
         """Answers what is under way for that long, then closes."""
         if self._listening is not None:
             self._listening.close()
+        self._doors.close()
         for one in list(self._methods.all):
             one.shut()
         end = asyncio.get_running_loop().time() + seconds

@@ -12,6 +12,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from ._batcher import Waiting
 from ._bodies import Bodies, Incoming
+from ._bounds import Split, Widest, split
 from ._classes import count_of, largest, packed
 from ._errors import BadRequest, Cancelled, ServeError
 from ._models import Version
@@ -29,16 +30,28 @@ CONTENTS = {"BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_conte
 Reply = Callable[[List[Any], Optional[ServeError]], None]
 
 
-def decode(kind: Any, data: Any) -> Any:
-    """A message that is no protocol buffer is the client's mistake."""
+def decode(kind: Any, data: Any, widest: Widest = Widest()) -> Any:
+    """A message without bulk data. One that is no protocol buffer is the client's mistake. Raises BadRequest."""
+    return _decode(kind, split(data, kind.DESCRIPTOR, widest))
+
+
+def decode_infer(data: Any, widest: Widest, charge: Callable[[int], None]) -> Tuple[Any, List[Any]]:
+    """ModelInferRequest without its raw_input_contents, and those: views of `data`. `charge` is called with the bytes that are made of it. Raises BadRequest,
+    and what `charge` raises."""
+    found = split(data, pb.ModelInferRequest.DESCRIPTOR, widest, _RAW_INPUT >> 3)
+    charge(found.cost)
+    return _decode(pb.ModelInferRequest, found), found.raw
+
+
+def _decode(kind: Any, found: Split) -> Any:
     try:
-        return kind.FromString(bytes(data))
+        return kind.FromString(found.rest)
     except DecodeError as e:
         raise BadRequest(f"the message is not a protocol buffer of this call: {e}") from None
 
 
 def parse(message: Any, raw: Any) -> Request:
-    """`raw`: raw_input_contents."""
+    """`raw`: raw_input_contents, which `message` is without."""
     inputs: Dict[str, Any] = {}
     datatypes: Dict[str, str] = {}
     made = 0
@@ -137,10 +150,10 @@ class Lead:
     """What stands before a tensor: its bytes, and what they say. `size`: of the whole message."""
     __slots__ = ("text", "size", "message", "model", "version")
 
-    def __init__(self, text: bytes, size: int) -> None:
+    def __init__(self, text: bytes, size: int, widest: Widest) -> None:
         tag = text.rindex(bytes((_RAW_INPUT,)), 0, len(text) - 1)  # before the length of the tensor, whose bytes are not that tag's by their place
         self.text, self.size = text, size
-        self.message = decode(pb.ModelInferRequest, text[:tag])
+        self.message = decode(pb.ModelInferRequest, text[:tag], widest)
         self.model, self.version = self.message.model_name, self.message.model_version
 
 
@@ -164,7 +177,7 @@ class Infers:
             text = bytes(data[:length])
             lead = self._leads.get((size, text))
         if lead is None:
-            lead = Lead(text, size)
+            lead = Lead(text, size, self.service.models.widest())
             if length <= _LONGEST:
                 if len(self._leads) >= _KNOWN:
                     self._leads.clear()
@@ -186,13 +199,12 @@ class Infers:
         try:
             seat: Optional[Seat] = None
             if lead is None or data is not None:
-                one.charge(one.size if data is None else len(data))  # the decoded message has its own copy
-                message = decode(pb.ModelInferRequest, (one.body() if one.size else b"") if data is None else data)
+                message, raw = decode_infer((one.body() if one.size else b"") if data is None else data, self.service.models.widest(), one.charge)
                 call.version = version = self.service.model(message.model_name, message.model_version)
-                request = parse(message, message.raw_input_contents)
+                request = parse(message, raw)
                 one.charge(request.made)
                 call.id, inputs = request.id, request.inputs
-                known = Known(request, {"raw": bool(message.raw_input_contents)}, rows_of(request, version))
+                known = Known(request, {"raw": bool(raw)}, rows_of(request, version))
             else:
                 call.version = version = self.service.model(lead.model, lead.version)
                 seat = one.seated(version.batcher.seats)

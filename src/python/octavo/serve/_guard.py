@@ -29,10 +29,6 @@ class Guard:
         names = {"localhost", settings.host.lower(), socket.gethostname().lower()}
         self._hosts: FrozenSet[str] = frozenset(names | {n.lower() for n in settings.allow_host})
         self._origins: FrozenSet[str] = frozenset(o.lower() for o in settings.allow_origin)
-        for protocol in ("http/1.1", "h2") if settings.tls_cert is not None else ():
-            self._contexts[protocol] = made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            made.minimum_version = ssl.TLSVersion.TLSv1_2
-            made.set_alpn_protocols([protocol])
         self.reload()
 
     def reload(self) -> None:
@@ -40,15 +36,21 @@ class Guard:
         settings = self.settings
         admins = read_tokens(settings.repository_token_file, "--repository-token-file")
         users = read_tokens(settings.token_file, "--token-file")
-        for context in self._contexts.values():
+        contexts: Dict[str, ssl.SSLContext] = {}
+        for protocol in ("http/1.1", "h2") if settings.tls_cert is not None else ():
+            # New ones: load_cert_chain changes the certificate before it fails because of the key.
+            contexts[protocol] = made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            made.minimum_version = ssl.TLSVersion.TLSv1_2
+            made.set_alpn_protocols([protocol])
             try:
-                context.load_cert_chain(settings.tls_cert or "", settings.tls_key, password=lambda: "")  # a key with a password is an error, not a question
+                made.load_cert_chain(settings.tls_cert or "", settings.tls_key, password=lambda: "")  # a key with a password is an error, not a question
             except (OSError, ssl.SSLError) as e:
                 raise FileError(f"--tls-cert {settings.tls_cert} and --tls-key {settings.tls_key} are not a certificate chain and its key in PEM: {e}") from None
+        self._contexts = contexts
         self._admins, self._users, self.generation = admins, users, self.generation + 1
 
     def tls(self, protocol: str) -> Optional[ssl.SSLContext]:
-        """What offers `protocol` ("h2", "http/1.1"); None: no TLS."""
+        """What offers `protocol` ("h2", "http/1.1") to the next connection; None: no TLS. reload() makes another one."""
         return self._contexts.get(protocol)
 
     def admit(self, host: str, origin: str, authorization: str, *, public: bool = False, change: bool = False) -> None:

@@ -10,13 +10,14 @@ import functools
 import re
 import socket
 import weakref
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ._bodies import INCOMING, Bodies, Incoming, nothing
+from ._doors import Doors, part
 from ._guard import Guard
 from ._limits import Places, Unread, Watch
 from ._quick import Head, Quick
@@ -235,7 +236,11 @@ class _Parsed(HttpToolsProtocol):
         if one.disconnected:
             return
         if self.flow.write_paused:  # the client does not read what it was sent before
-            task = self.loop.create_task(self._reply_later(one, status, lines, body))
+            held = sum(map(len, body)) * self._quick.service.models.most()  # as Unread
+            if not self._bodies.hold(held):
+                self.transport.abort()
+                return
+            task = self.loop.create_task(self._reply_later(one, status, lines, body, held))
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)
             return
@@ -258,8 +263,12 @@ class _Parsed(HttpToolsProtocol):
             self.server_state.total_requests += 1
             self._rests()
 
-    async def _reply_later(self, one: Incoming, status: int, lines: bytes, body: List[Any]) -> None:
-        await self.flow.drain()
+    async def _reply_later(self, one: Incoming, status: int, lines: bytes, body: List[Any], held: int) -> None:
+        """`held`: bytes that are charged for the body until its client has read what was before it."""
+        try:
+            await self.flow.drain()
+        finally:
+            self._bodies.hold(-held)
         self._reply(one, status, lines, body)
 
     def on_body(self, body: bytes) -> None:
@@ -302,19 +311,26 @@ class Connection(asyncio.BufferedProtocol):
     _few = bytearray(_FEW)  # of all connections: filled and taken before the loop does anything else
     _view = memoryview(_few)
 
-    def __init__(self, shared: Shared, **options: Any) -> None:
-        self._parsed = _Parsed(shared, **options)
+    def __init__(self, shared: Shared, entered: Callable[[], None], **options: Any) -> None:
+        self._entered = entered
+        self._begin = functools.partial(_Parsed, shared, **options)  # not made yet: its parser refers to it, and connection_lost() ends that
+        self._parsed: _Parsed
         self._socket: socket.socket
         self._least = 1
         self._secure = False
 
     def connection_made(self, transport: Any) -> None:
+        entered, self._entered = self._entered, nothing
+        entered()
         self._secure = transport.get_extra_info("sslcontext") is not None
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())  # uvloop's own makes another at each call
+        self._parsed = self._begin()
         self._parsed.connection_made(transport)
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self._socket.detach()  # the transport closes it
+        if self._secure:
+            part(self._parsed.transport)
         self._parsed.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -357,6 +373,8 @@ class Connection(asyncio.BufferedProtocol):
                 pass
 
 
-def connection(bodies: Bodies, quick: Quick, guard: Guard) -> Any:
-    """What uvicorn calls for each connection."""
-    return functools.partial(Connection, Shared(bodies, quick, guard))
+def connection(bodies: Bodies, quick: Quick, guard: Guard) -> Tuple[Callable[..., Any], Doors]:
+    """What uvicorn calls for each connection, and those that are in their handshake."""
+    shared = Shared(bodies, quick, guard)
+    doors = Doors(guard, "http/1.1", shared.places)
+    return lambda **options: doors.door(lambda entered: Connection(shared, entered, **options)), doors

@@ -10,7 +10,7 @@ import resource
 import time
 from typing import Any, Callable, Dict, Optional
 
-HANDSHAKE = 10.0  # seconds for that of TLS
+HANDSHAKE = 10.0  # seconds for that of TLS, at most
 _GRACE = 1.0  # seconds for which a place is kept, whatever its client does
 
 

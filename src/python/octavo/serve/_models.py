@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy
 
 from .. import build, load, tune
-from .._errors import Error, FileError, UsageError
+from .._errors import EngineFileError, Error, FileError, UsageError
 from ._batcher import Batcher
+from ._bounds import Widest
 from ._errors import BadRequest, NotFound, Unavailable
 from ._metrics import Metrics
 from ._seats import Seats
@@ -98,6 +99,7 @@ class Version:
         self.datatypes = {t["name"]: t["datatype"] for t in self.metadata["inputs"] + self.metadata["outputs"]}
         self.output_names = [t["name"] for t in first.outputs]
         self.largest = settings.max_request if self.open_shapes else min(settings.max_request, _largest(first.inputs, self.most))  # bytes of a request, decompressed
+        self.widest = _widest(first.inputs, len(self.output_names), self.most, self.largest if self.open_shapes else 0)
         self.running = 0
         self.known: Dict[bytes, Any] = {}  # of _quick
         self.leads: Dict[bytes, Any] = {}  # of _grpc_infer
@@ -143,6 +145,14 @@ def _largest(inputs: Sequence[Any], rows: int) -> int:
     return (1 << 20) + 32 * sum(int(numpy.prod([rows if d is None else int(d) for d in t["shape"]], dtype=numpy.float64)) for t in inputs)
 
 
+def _widest(inputs: Sequence[Any], outputs: int, rows: int, opened: int) -> Widest:
+    """`opened`: the most elements where shapes are open; else 0."""
+    shapes = [[rows if d is None else int(d) for d in t["shape"]] for t in inputs]
+    elements = sum(int(numpy.prod(s, dtype=numpy.float64)) for s in shapes)
+    lists = sum(int(numpy.prod(s[:i], dtype=numpy.float64)) for s in shapes for i in range(len(s)))
+    return Widest(len(inputs) + outputs, opened or elements, opened or lists)
+
+
 @dataclasses.dataclass(frozen=True)
 class Opened:
     """Of an engine that is open. `outputs`: as in metadata. `most`: rows of a run; 0: requests are not joined. `keyed`: other dimensions than the first are open."""
@@ -160,10 +170,18 @@ def _engines(source: Source, settings: Settings) -> Tuple[Dict[int, Any], bool, 
         if not model.open:
             return {0: model}, False, None
         return _open(source, model, settings, True)
-    loaded = [load(f.read_bytes(), threads) for f in source.files]  # bytes, not a mapping: a file overwritten in place must not end the server
+    loaded = [_load(f, threads, settings) for f in source.files]
     if len(loaded) == 1:
         return _open(source, loaded[0], settings, False) if loaded[0].open else ({0: loaded[0]}, False, None)
     return _by_size(source, loaded), True, None
+
+
+def _load(file: pathlib.Path, threads: int, settings: Settings) -> Any:
+    """Bytes, not a mapping: a file that is overwritten in place must not end the server, and is not read again after its signature was checked."""
+    try:
+        return load(file.read_bytes(), threads, verify=settings.verify, code=settings.code)
+    except EngineFileError as e:
+        raise EngineFileError(re.sub('"/proc/self/fd/[0-9]+"', lambda _: f'"{file}"', str(e))) from None
 
 
 def _open(source: Source, model: Any, settings: Settings, tunes: bool) -> Tuple[Dict[int, Any], bool, Optional[Opened]]:
@@ -276,6 +294,11 @@ class Models:
         """Bytes that a request of this model, or of any, can need when it is decompressed."""
         some = self._versions.get(name, {}).values() if name else [v for vs in self._versions.values() for v in vs.values()]
         return max((v.largest for v in some), default=1 << 20)
+
+    def widest(self) -> Widest:
+        """The most that a request of any model has."""
+        some = [v.widest for vs in self._versions.values() for v in vs.values()]
+        return some[0] if len(some) == 1 else Widest(*map(max, zip(Widest(), *some)))
 
     def most(self) -> int:
         """Rows of the largest batch of any model; at least 1."""

@@ -93,8 +93,7 @@ class Quick:
             coding, body = head.headers.get("content-encoding", "identity"), one.body()
             if coding != "identity":
                 body = self.bodies.inflated(coding, body, self.service.models.largest(head.model), one.charge)
-            request, said = parse(head.model, head.version, head.headers, body)
-            one.charge(request.made)
+            request, said = parse(head.model, head.version, head.headers, body, self.service.models.widest(), one.charge)
             call.id = request.id
             return Known(request, said, rows_of(request, version)), request.inputs
         view, binary = one.parts()
@@ -102,8 +101,7 @@ class Quick:
         known: Optional[Known] = version.known.get(text)
         if known is not None and known.size == len(binary):
             return known, {known.name: seat.array()} if seat is not None else known.arrays(binary)
-        request, said = parse_parts(head.model, head.version, text, binary)
-        one.charge(request.made)
+        request, said = parse_parts(head.model, head.version, text, binary, self.service.models.widest(), one.charge)
         call.id = request.id
         known = Known(request, said, rows_of(request, version))
         if known.size == len(binary) and "BOOL" not in request.datatypes.values() and not request.id and len(text) <= _LONGEST:

@@ -10,9 +10,10 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
 from ._bodies import Bodies
+from ._bounds import Widest, json_cost
 from ._classes import count_of, largest, packed
 from ._config import model_config
-from ._errors import BadRequest
+from ._errors import BadRequest, TooLarge
 from ._guard import Guard
 from ._requests import Request, Response, Service, known_error
 from ._settings import Settings
@@ -20,26 +21,32 @@ from ._tensors import from_bytes, from_list, little_endian, to_list
 
 JSON_LENGTH = "inference-header-content-length"
 _NUMBER = re.compile("[0-9]{1,18}")
-_SMALL = 1 << 20  # bytes of a decompressed body that is no inference
+_SMALL = 1 << 20  # bytes of a body that is no inference
 
 
-def parse(model: str, version: str, headers: Any, body: Any) -> Tuple[Request, Dict[str, Any]]:
-    """The request in a body, and its JSON part."""
+def parse(model: str, version: str, headers: Any, body: Any, widest: Widest, charge: Callable[[int], None]) -> Tuple[Request, Dict[str, Any]]:
+    """The request in a body, and how its answer is written. `charge` is called with bytes that are made of it; negative: that are no longer there."""
     if JSON_LENGTH not in headers:
-        return parse_parts(model, version, body, b"")
+        return parse_parts(model, version, body, b"", widest, charge)
     length = headers[JSON_LENGTH]
     if not _NUMBER.fullmatch(length) or int(length) > len(body):
         raise BadRequest(f"Inference-Header-Content-Length is {length!r}, the body has {len(body)} bytes")
-    return parse_parts(model, version, memoryview(body)[:int(length)], memoryview(body)[int(length):])
+    return parse_parts(model, version, memoryview(body)[:int(length)], memoryview(body)[int(length):], widest, charge)
 
 
-def parse_parts(model: str, version: str, text: Any, binary: Any) -> Tuple[Request, Dict[str, Any]]:
+def parse_parts(model: str, version: str, text: Any, binary: Any, widest: Widest, charge: Callable[[int], None]) -> Tuple[Request, Dict[str, Any]]:
+    cost = json_cost(text, widest)
+    charge(cost)
     try:
-        said = orjson.loads(text)
-    except orjson.JSONDecodeError as e:
-        raise BadRequest(f"the body is not JSON: {e}") from None
-    if not isinstance(said, dict):
-        raise BadRequest("the body is not a JSON object")
+        request, said = _request(model, version, _object(text), binary)
+        charge(request.made)
+    finally:
+        charge(-cost)  # the JSON part's objects are gone
+    return request, said
+
+
+def _request(model: str, version: str, said: Dict[str, Any], binary: Any) -> Tuple[Request, Dict[str, Any]]:
+    """Of a whole JSON part, of which what is returned keeps nothing but what the answer depends on."""
     inputs: Dict[str, Any] = {}
     datatypes: Dict[str, str] = {}
     at = made = 0
@@ -72,7 +79,10 @@ def parse_parts(model: str, version: str, text: Any, binary: Any) -> Tuple[Reque
     for refused in ("sequence_id", "priority"):
         if parameters(said).get(refused):
             raise BadRequest(f"parameter {refused!r} is not supported")
-    return Request(model, version, request_id, inputs, datatypes, names, classes, made), said  # type: ignore[arg-type]
+    kept: Dict[str, Any] = {"parameters": {"binary_data_output": bool(parameters(said).get("binary_data_output", False))}}
+    if outputs:
+        kept["outputs"] = [{"name": o["name"], "parameters": {"binary_data": bool(v) for v in [parameters(o).get("binary_data")] if v is not None}} for o in outputs]
+    return Request(model, version, request_id, inputs, datatypes, names, classes, made), kept  # type: ignore[arg-type]
 
 
 def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
@@ -154,21 +164,22 @@ def application(service: Service, settings: Settings, bodies: Bodies, guard: Gua
 
     async def infer(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request, service.models.largest(path(request)[0])) as (body, charge):
-            parsed, said = parse(*path(request), request.headers, body)
-            charge(parsed.made)
+            parsed, said = parse(*path(request), request.headers, body, service.models.widest(), charge)
             text, data = render(await service.infer(parsed, "http"), said)
+            whole = b"".join([text, *data]) if data else text
+            bodies.charge(len(whole))
         if not data:
-            return HttpResponse(text, media_type="application/json")
-        return HttpResponse(b"".join([text, *data]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))})
+            return _Answer(bodies, whole, media_type="application/json")
+        return _Answer(bodies, whole, media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))})
 
     async def index(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request, _SMALL) as (body, _):
-            only_ready = bool(bytes(body).strip()) and _object(body).get("ready") is True
+            only_ready = _small(body).get("ready") is True
         return _json([r for r in service.models.index() if not only_ready or r["state"] == "READY"])
 
     async def load(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request, _SMALL) as (body, _):
-            refuse_parameters(parameters(_object(body)) if bytes(body).strip() else {})
+            refuse_parameters(parameters(_small(body)))
         await service.models.load(request.path_params["model"])
         return HttpResponse()
 
@@ -200,6 +211,21 @@ def application(service: Service, settings: Settings, bodies: Bodies, guard: Gua
     return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
 
 
+class _Answer(HttpResponse):
+    """One whose bytes are charged until the connection takes them, which it does not while its client does not read an earlier answer."""
+
+    def __init__(self, bodies: Bodies, content: bytes, **more: Any) -> None:
+        super().__init__(content, **more)
+        self._bodies, self._held = bodies, len(content)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._bodies.hold(-self._held)
+            self._held = 0
+
+
 def refuse_parameters(parameters: Dict[str, Any]) -> None:
     """Loading takes files that are on the server; what a client sends with it is refused, not ignored."""
     for name in parameters:
@@ -208,6 +234,14 @@ def refuse_parameters(parameters: Dict[str, Any]) -> None:
 
 def _json(value: Any) -> HttpResponse:
     return HttpResponse(orjson.dumps(value), media_type="application/json")
+
+
+def _small(body: Any) -> Dict[str, Any]:
+    """Of a request that is no inference; a body may be missing."""
+    if len(body) > _SMALL:
+        raise TooLarge(f"the request has {len(body)} bytes, the limit is {_SMALL}")
+    json_cost(body, Widest())  # refuses what would be large
+    return _object(body) if bytes(body).strip() else {}
 
 
 def _object(body: Any) -> Dict[str, Any]:

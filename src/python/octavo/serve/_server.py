@@ -12,6 +12,7 @@ import uvicorn
 from .._errors import Error, FileError, UnsupportedError
 from . import _rest
 from ._bodies import Bodies
+from ._doors import Doors
 from ._guard import Guard
 from ._http import connection
 from ._limits import raise_file_limit
@@ -68,10 +69,10 @@ class Server:
                     asyncio.get_running_loop().add_signal_handler(number, self._signalled)
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, guard)
                 warnings.append(raise_file_limit((1 if settings.grpc_port is None else 2) * settings.max_connections + 256))
-            config = uvicorn.Config(_rest.application(self.service, settings, bodies, guard), http=connection(bodies, Quick(self.service, bodies), guard), log_level="warning",
+            protocol, doors = connection(bodies, Quick(self.service, bodies), guard)
+            config = uvicorn.Config(_rest.application(self.service, settings, bodies, guard), http=protocol, log_level="warning",  # type: ignore[arg-type]
                                     access_log=False, lifespan="off", ws="none", server_header=False, proxy_headers=False, timeout_keep_alive=86400, timeout_graceful_shutdown=max(1, int(settings.grace)))
             config.load()
-            config.ssl = guard.tls("http/1.1")
             web = _Web(config)
             serving = asyncio.ensure_future(web.serve(sockets=[http]))
             if grpc_server is not None:
@@ -86,13 +87,13 @@ class Server:
             self._say(f"ready: http{s}://{settings.host}:{self.port}" + (f", grpc{s}://{settings.host}:{self.grpc_port}" if grpc_server else ""))
             stopped = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait([stopped, serving], return_when=asyncio.FIRST_COMPLETED)
-            await self._finish(web, serving, grpc_server)
+            await self._finish(web, serving, grpc_server, doors)
         finally:
             http.close()
             if grpc_socket is not None:
                 grpc_socket.close()
 
-    async def _finish(self, web: "_Web", serving: "asyncio.Future[None]", grpc_server: Any) -> None:
+    async def _finish(self, web: "_Web", serving: "asyncio.Future[None]", grpc_server: Any, doors: Doors) -> None:
         service = self.service
         service.stopping = True  # answered with 503 from here on; health says not ready
         self._say(f"stopping: {service.active} requests to finish, at most {self.settings.grace:g} s")
@@ -102,6 +103,7 @@ class Server:
         self.models.abandon()
         await asyncio.sleep(0)
         web.should_exit = True
+        doors.close()
         if grpc_server is not None:
             await grpc_server.stop(1.0)
         with contextlib.suppress(asyncio.TimeoutError):

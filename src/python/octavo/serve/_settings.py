@@ -27,6 +27,8 @@ class Settings:
     max_connections  open HTTP connections, gRPC connections, and gRPC calls at once. If there are more, the one that has waited longest for its client is closed.
     grace            seconds that requests get to finish when the server stops.
     device, effort, timing_cache   as for octavo.build.
+    verify, code     of engine files, as for octavo.load: a file with a public key in PEM, with which they must be signed (None: any file is loaded), and "rebuild"
+                     to compile kernels for a GPU again in place of the code in the file. Without one of them, an engine file for a GPU is a program that runs here.
     max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, whose engines are kept, for each of `batch`.
                      None: as many as octavo.build keeps (most_engines).
     tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports accept only TLS.
@@ -56,6 +58,8 @@ class Settings:
     device: str = "cpu"
     effort: Optional[int] = None
     timing_cache: Optional[str] = None
+    verify: Optional[str] = None
+    code: str = "file"
     max_shapes: Optional[int] = None
     tls_cert: Optional[str] = None
     tls_key: Optional[str] = None
@@ -77,6 +81,7 @@ class Settings:
             need(1 <= getattr(self, name) <= 1 << 20, name, "must be 1 to 1048576")
         need(self.threads is None or 1 <= self.threads <= MOST_THREADS, "threads", f"must be 1 to {MOST_THREADS}")
         need(self.effort is None or 0 <= self.effort <= 5, "effort", "must be 0 to 5")
+        need(self.code in ("file", "rebuild"), "code", 'known are "file" and "rebuild"')
         need(0 <= self.delay <= 60, "delay", "must be 0 to 60 seconds")
         for name in ("timeout", "body_timeout", "idle_timeout", "stream_timeout", "grace"):
             need(0 < getattr(self, name) <= 86400, name, "must be above 0 and at most 86400 seconds")

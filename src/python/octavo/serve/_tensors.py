@@ -24,12 +24,14 @@ def datatype_of(numpy_name: str) -> str:
 
 def count_of(name: str, shape: Sequence[int]) -> int:
     """Elements; a shape that no tensor has is refused."""
+    if len(shape) > 32:
+        raise BadRequest(f"input {name!r}: a shape of {len(shape)} dimensions is larger than any tensor")
     count = 1
     for dim in shape:
         if isinstance(dim, bool) or not isinstance(dim, int) or dim < 0 or dim > 1 << 40:
             raise BadRequest(f"input {name!r}: shape {list(shape)!r} is not a list of sizes")
         count *= dim
-    if len(shape) > 32 or count > 1 << 40:
+    if count > 1 << 40:
         raise BadRequest(f"input {name!r}: shape {list(shape)!r} is larger than any tensor")
     return count
 
