@@ -68,8 +68,29 @@ Result<std::vector<std::string>> inputs(const std::string& value) {
 
 /// What the meaning of some options depends on: the other ones.
 struct Beside {
-  bool gpu = false, fp16 = false, bf16 = false, best = false;  ///< --device cuda; options that allow types
+  bool gpu = false, fp16 = false, bf16 = false, best = false;  ///< --device cuda or --gpu; options that allow types
 };
+
+/// The values of one of octavo's own options, "--x=v" or "--x v".
+std::vector<std::string_view> values_of(std::string_view name, const std::vector<std::string>& arguments) {
+  std::vector<std::string_view> values;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view a = arguments[i];
+    if (a == name && i + 1 < arguments.size()) values.push_back(arguments[i + 1]);
+    if (a.starts_with(name) && a.substr(name.size()).starts_with('=')) values.push_back(a.substr(name.size() + 1));
+  }
+  return values;
+}
+
+Beside beside_in(const std::vector<std::string>& arguments) {
+  const auto given = [&](std::string_view name) { return std::find(arguments.begin(), arguments.end(), name) != arguments.end(); };
+  const auto devices = values_of("--device", arguments);
+  const bool cuda = std::any_of(devices.begin(), devices.end(), [](std::string_view d) { return d.starts_with("cuda"); });
+  return {.gpu = cuda || !values_of("--gpu", arguments).empty(),
+          .fp16 = given("--fp16"),
+          .bf16 = given("--bf16"),
+          .best = given("--best")};
+}
 
 /// --fp16, --bf16 and --best say together which types are allowed: the first of them, in this order, stands for all.
 std::vector<std::string> allowed_types(std::string_view name, const Beside& beside) {
@@ -173,14 +194,7 @@ const TrtexecOption* trtexec_option(std::string_view argument) {
 Result<Translated> from_trtexec(const std::vector<std::string>& arguments) {
   Translated out;
   const std::vector<Argument> parsed = parse(arguments);
-  Beside beside;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& a = arguments[i];
-    beside.gpu = beside.gpu || a.starts_with("--device=cuda") ||
-                 (a == "--device" && i + 1 < arguments.size() && arguments[i + 1].starts_with("cuda"));
-    beside.fp16 = beside.fp16 || a == "--fp16", beside.bf16 = beside.bf16 || a == "--bf16",
-    beside.best = beside.best || a == "--best";
-  }
+  const Beside beside = beside_in(arguments);
   for (const Argument& a : parsed) OCTAVO_CHECK(translate(a, beside, out));
   return out;
 }
