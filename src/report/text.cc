@@ -88,9 +88,10 @@ std::string summary(const region::Plan& plan) {
       plan.decided_for.empty()
           ? ""
           : fmt::format("decisions taken over from the plan for {}; nothing was timed for these shapes\n", plan.decided_for),
-      counted == 0 ? ""
-                   : fmt::format("{} of the regions compute{} only the elements that data count (--all says which)\n", counted,
-                                 counted == 1 ? "s" : ""),
+      counted == 0
+          ? ""
+          : fmt::format("{} of the regions compute{} only as many elements as the data of each run need (--all says which)\n",
+                        counted, counted == 1 ? "s" : ""),
       vector_shares(t));
 }
 
