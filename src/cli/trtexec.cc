@@ -68,8 +68,38 @@ Result<std::vector<std::string>> inputs(const std::string& value) {
 
 /// What the meaning of some options depends on: the other ones.
 struct Beside {
-  bool gpu = false, fp16 = false, bf16 = false, best = false;  ///< --device cuda; options that allow types
+  bool gpu = false, fp16 = false, bf16 = false, best = false;  ///< --device cuda or --gpu; options that allow types
+  bool opens_gpu = false;                                      ///< --device cuda without --gpu
+  std::string tf32;                                            ///< the value of --allow, if it has tf32
 };
+
+/// The values of one of octavo's own options, "--x=v" or "--x v".
+std::vector<std::string_view> values_of(std::string_view name, const std::vector<std::string>& arguments) {
+  std::vector<std::string_view> values;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view a = arguments[i];
+    if (a == name && i + 1 < arguments.size()) values.push_back(arguments[i + 1]);
+    if (a.starts_with(name) && a.substr(name.size()).starts_with('=')) values.push_back(a.substr(name.size() + 1));
+  }
+  return values;
+}
+
+Beside beside_in(const std::vector<std::string>& arguments) {
+  const auto given = [&](std::string_view name) { return std::find(arguments.begin(), arguments.end(), name) != arguments.end(); };
+  const auto devices = values_of("--device", arguments);
+  const bool cuda = std::any_of(devices.begin(), devices.end(), [](std::string_view d) { return d.starts_with("cuda"); });
+  const bool by_name = !values_of("--gpu", arguments).empty();
+  std::string tf32;
+  for (const std::string_view types : values_of("--allow", arguments)) {
+    if (types.find("tf32") != std::string_view::npos) tf32 = types;
+  }
+  return {.gpu = cuda || by_name,
+          .fp16 = given("--fp16"),
+          .bf16 = given("--bf16"),
+          .best = given("--best"),
+          .opens_gpu = cuda && !by_name,
+          .tf32 = tf32};
+}
 
 /// --fp16, --bf16 and --best say together which types are allowed: the first of them, in this order, stands for all.
 std::vector<std::string> allowed_types(std::string_view name, const Beside& beside) {
@@ -77,6 +107,18 @@ std::vector<std::string> allowed_types(std::string_view name, const Beside& besi
   const std::string_view speaks = brain ? (beside.bf16 ? "--bf16" : "--best") : "--fp16";
   if (name != speaks || (!half && !brain)) return {};
   return {fmt::format("--allow=int8,float32{}{}", brain ? ",bfloat16" : "", half ? ",float16" : "")};
+}
+
+/// Does another of these options say the types that this one allows?
+bool spoken_for(std::string_view name, const Beside& beside) {
+  if (name == "--best") return beside.bf16;
+  return name == "--fp16" && beside.gpu && (beside.bf16 || beside.best);
+}
+
+/// An option that states what holds anyway, unless another one says the opposite.
+Result<std::vector<std::string>> holds_unless(std::string_view name, bool contradicted, const std::string& why) {
+  if (!contradicted) return std::vector<std::string>();
+  return fail(ErrorKind::usage, fmt::format("{} beside {}", name, why));
 }
 
 /// Options whose meaning depends on their value, or on other options.
@@ -90,6 +132,15 @@ Result<std::vector<std::string>> special_case(const TrtexecOption& option, const
   if (name == "--layerPrecisions" || name == "--layerPrecision") return precisions(value, beside.gpu);
   if (name == "--loadInputs") return inputs(value);
   if (name == "--skipInference" || name == "--buildOnly") return std::vector<std::string>();
+  if (name == "--noTF32") {
+    return holds_unless(name, !beside.tf32.empty(),
+                        fmt::format("--allow {}: one forbids tf32, the other allows it\n  leave out one of the two", beside.tf32));
+  }
+  if (name == "--cpuOnly") {
+    return holds_unless(name, beside.opens_gpu,
+                        "--device cuda: the build would open a GPU\n  leave out one of the two, or name the GPU with --gpu NAME, "
+                        "which builds without opening one");
+  }
   if (name == "--device") return is_number(value) ? std::vector<std::string>() : std::vector<std::string>{argument};
   if (name == "--threads") return value.empty() ? std::vector<std::string>() : std::vector<std::string>{argument};
   if (name == "--streams" || name == "--infStreams") return value == "1" ? Result<std::vector<std::string>>() : refused();
@@ -145,9 +196,8 @@ Status translate(const Argument& argument, const Beside& beside, Translated& out
   } else {
     OCTAVO_TRY(made, special_case(*option, argument.whole, argument.value, beside));
   }
-  const bool shared = beside.bf16 || beside.best || (beside.fp16 && beside.gpu);  // another option says the types
-  const bool of_types = option->name == "--fp16" || option->name == "--best";
-  if (made.empty() && !(of_types && shared)) out.notes.push_back(fmt::format("{} has no effect: {}", option->name, option->text));
+  if (made.empty() && !spoken_for(option->name, beside))
+    out.notes.push_back(fmt::format("{} has no effect: {}", option->name, option->text));
   const bool changed = !made.empty() && made[0] != argument.whole;
   if (changed) {
     std::string text;
@@ -173,14 +223,7 @@ const TrtexecOption* trtexec_option(std::string_view argument) {
 Result<Translated> from_trtexec(const std::vector<std::string>& arguments) {
   Translated out;
   const std::vector<Argument> parsed = parse(arguments);
-  Beside beside;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& a = arguments[i];
-    beside.gpu = beside.gpu || a.starts_with("--device=cuda") ||
-                 (a == "--device" && i + 1 < arguments.size() && arguments[i + 1].starts_with("cuda"));
-    beside.fp16 = beside.fp16 || a == "--fp16", beside.bf16 = beside.bf16 || a == "--bf16",
-    beside.best = beside.best || a == "--best";
-  }
+  const Beside beside = beside_in(arguments);
   for (const Argument& a : parsed) OCTAVO_CHECK(translate(a, beside, out));
   return out;
 }

@@ -1,5 +1,7 @@
 #include "report/costs.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <tuple>
 
@@ -33,6 +35,15 @@ std::int64_t macs_of(const region::Stage& stage) {
 }
 
 }  // namespace
+
+std::string amount(std::int64_t n, std::string_view unit) {
+  constexpr std::string_view prefixes[] = {"", "k", "M", "G", "T"};
+  auto v = static_cast<double>(n);
+  std::size_t p = 0;
+  for (; v >= 1000 && p + 1 < std::size(prefixes); ++p) v /= 1000;
+  const std::string_view between = unit.starts_with('B') ? "" : " ";  // "1.5 kB", "1.5 k int8 MAC"
+  return p == 0 ? fmt::format("{} {}", n, unit) : fmt::format("{:.1f} {}{}{}", v, prefixes[p], between, unit);
+}
 
 Costs costs_of(const region::Region& region, const region::Plan& plan) {
   Costs costs;

@@ -31,4 +31,7 @@ struct Totals {
 /// Are the plan's times measured? Otherwise they are estimates. The plan keeps where they come from as a text.
 [[nodiscard]] bool measured(const region::Plan& plan);
 
+/// "1.5 kB", "43.4 M int8 MAC": three digits and a decimal prefix.
+[[nodiscard]] std::string amount(std::int64_t n, std::string_view unit);
+
 }  // namespace octavo::report

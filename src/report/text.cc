@@ -21,15 +21,6 @@ std::string percent(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string amount(std::int64_t n, std::string_view unit) {
-  constexpr std::string_view prefixes[] = {"", "k", "M", "G", "T"};
-  auto v = static_cast<double>(n);
-  std::size_t p = 0;
-  for (; v >= 1000 && p + 1 < std::size(prefixes); ++p) v /= 1000;
-  const std::string_view between = unit.starts_with('B') ? "" : " ";  // "1.5 kB", "1.5 k int8 MAC"
-  return p == 0 ? fmt::format("{} {}", n, unit) : fmt::format("{:.1f} {}{}{}", v, prefixes[p], between, unit);
-}
-
 /// "in vector kernels: 100.0 % of 1.6 M int8 MAC, 98.2 % of 80.9 kB moved": of what there is any.
 std::string vector_shares(const Totals& t) {
   std::vector<std::string> parts;
@@ -97,9 +88,10 @@ std::string summary(const region::Plan& plan) {
       plan.decided_for.empty()
           ? ""
           : fmt::format("decisions taken over from the plan for {}; nothing was timed for these shapes\n", plan.decided_for),
-      counted == 0 ? ""
-                   : fmt::format("{} of the regions compute{} only the elements that data count (--all says which)\n", counted,
-                                 counted == 1 ? "s" : ""),
+      counted == 0
+          ? ""
+          : fmt::format("{} of the regions compute{} only as many elements as the data of each run need (--all says which)\n",
+                        counted, counted == 1 ? "s" : ""),
       vector_shares(t));
 }
 

@@ -46,14 +46,29 @@ def test_a_cpu_refuses_it_and_says_the_way_out(tmp_path):
     assert "none computes in float16" in text and "octavo build --device cuda" in text
 
 
-@pytest.mark.parametrize(("given", "types"), [(["--fp16"], "int8,float32,float16"), (["--best"], "int8,float32,bfloat16,float16"),
-                                               (["--fp16", "--bf16"], "int8,float32,bfloat16,float16"), (["--bf16"], "int8,float32,bfloat16"),
-                                               (["--layerPrecisions=conv1:fp16"], "conv1=float16")])
-def test_options_of_trtexec_on_a_gpu(given, types):
-    """What is taken is said before the GPU is opened. Effort 1 measures and so opens it first: without a GPU nothing is compiled in vain."""
-    done = subprocess.run([OCTAVO, "explain", FP32, "--effort", "1", "--threads", "1", "--device", "cuda", *given], capture_output=True, text=True, check=False)
+TAKEN_ON_A_GPU = [(["--fp16"], "int8,float32,float16"), (["--best"], "int8,float32,bfloat16,float16"),
+                  (["--fp16", "--bf16"], "int8,float32,bfloat16,float16"), (["--bf16"], "int8,float32,bfloat16"),
+                  (["--layerPrecisions=conv1:fp16"], "conv1=float16")]
+
+
+def said_of(given, types, *how):
+    """What is taken is said before a GPU or a compiler is opened."""
+    done = subprocess.run([OCTAVO, "explain", FP32, "--threads", "1", *how, *given], capture_output=True, text=True, check=False)
     option = "--precision" if "=" in types else "--allow"
     assert f"is taken as {option}={types}\n" in done.stderr and "has no effect" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("given", "types"), TAKEN_ON_A_GPU)
+def test_options_of_trtexec_on_a_gpu(given, types):
+    """Effort 1 measures and so opens the GPU first: without one nothing is compiled in vain."""
+    said_of(given, types, "--effort", "1", "--device", "cuda")
+
+
+@pytest.mark.parametrize("gpu_by_name", [["--gpu", "sm_86"], ["--gpu=sm_86"]], ids=["apart", "joined"])
+@pytest.mark.parametrize(("given", "types"), TAKEN_ON_A_GPU)
+def test_options_of_trtexec_for_a_gpu_by_name(given, types, gpu_by_name):
+    """--gpu alone selects device cuda. No GPU and no compiler is needed: the note comes before the plan is made."""
+    said_of(given, types, "--effort", "0", *gpu_by_name)
 
 
 def test_emulated_it_is_computed_anywhere():

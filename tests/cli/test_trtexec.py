@@ -106,6 +106,31 @@ def test_errors_name_the_command(folder):
     assert done.returncode == 2 and "one Context in each thread" in done.stderr
 
 
+@pytest.mark.parametrize(("given", "words"), [
+    (["--noTF32", "--device", "cuda", "--allow", "int8,float32,tf32"], ["--noTF32 beside --allow int8,float32,tf32", "leave out one of the two"]),
+    (["--allow=tf32,float32", "--noTF32"], ["--noTF32 beside --allow tf32,float32"]),
+    (["--cpuOnly", "--device", "cuda"], ["--cpuOnly beside --device cuda", "--gpu NAME"]),
+    (["--device=cuda:1", "--cpuOnly"], ["--cpuOnly beside --device cuda", "--gpu NAME"]),
+    (["--layerDeviceTypes=conv1:GPU"], ["--layerDeviceTypes is an option of trtexec", "--device cuda,cpu"]),
+    (["--hardwareCompatibilityLevel=ampere+"], ["--cpu LEVEL", "--gpu NAME"])])
+def test_what_contradicts_another_option_is_refused(given, words, folder):
+    done = octavo("build", FP32, "-o", folder / "e", "--effort=0", *given)
+    assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+    assert not (folder / "e").exists() and "note:" not in done.stderr
+
+
+@pytest.mark.parametrize(("given", "without_effect"), [
+    (["--noTF32"], {"--noTF32"}), (["--noTF32", "--allow", "int8,float32"], {"--noTF32"}), (["--cpuOnly"], {"--cpuOnly"}),
+    (["--cpuOnly", "--gpu", "sm_86"], {"--cpuOnly"}), (["--fp16"], {"--fp16"}), (["--fp16", "--bf16"], {"--fp16"}), (["--fp16", "--best"], {"--fp16"}),
+    (["--best", "--bf16"], set()), (["--fp16", "--best", "--gpu", "sm_86"], set()), (["--fp16", "--bf16", "--gpu=sm_86"], set())], ids=" ".join)
+def test_each_option_without_effect_has_a_note(given, without_effect):
+    """The notes come before the model is read: that a processor or a compiler lacks something is no matter here."""
+    done = octavo("explain", FP32, "--effort=0", "--threads=1", *given)
+    texts = {row[0]: row[5] for row in rows()}
+    assert set(re.findall(r"^note: (--\w+) has no effect: ", done.stderr, re.MULTILINE)) == without_effect, done.stderr
+    assert all(f"note: {name} has no effect: {texts[name]}\n" in done.stderr for name in without_effect), done.stderr
+
+
 def test_layer_precisions_are_obeyed(folder):
     """The rule for everything else comes last, wherever trtexec's users write it."""
     done = octavo("explain", FP32, f"--calib={folder / 'ranges.json'}", "--layerPrecisions=*:fp16,conv1:fp32", "--effort=0", "--threads=1")

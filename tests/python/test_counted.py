@@ -234,7 +234,7 @@ def test_explain_names_the_counted_dimension():
         assert op in nodes, f"{op} is not counted: {nodes}"
     assert {"Gather_5", "Gather_10"} <= set(nodes.split()), nodes  # right behind the suppression: they wait for its count
     assert all(r["counted"]["dimension"] == 0 and r["counted"]["most"] == BOXES for r in regions)
-    assert f"{len(regions)} of the regions compute only the elements that data count" in engine.explain()
+    assert f"{len(regions)} of the regions compute only as many elements as the data of each run need" in engine.explain()
 
 
 def random_rows(seed):

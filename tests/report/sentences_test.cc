@@ -52,6 +52,18 @@ TEST(Sentences, PutValuesInTheirPlaces) {
       "\"slices\" was cheaper by the sum of its regions, but not in runs of the whole plan: 2.5 us with it, 1000 us without it");
   const Reasons two{because<cause::epilogue_fused>(std::vector<std::string>{"view", "add"}), because<cause::int8_demanded>()};
   EXPECT_EQ(sentences(two), "epilogue: quantize, add; the model's Q/DQ pairs require int8");
+  EXPECT_EQ(sentence(because<cause::faster_by_parts>("bfloat16", "estimated")),
+            "the estimated time of the layer is lower in bfloat16");
+  EXPECT_EQ(sentence(because<cause::range_near_float16_end>("sum", 40000.0, 32768.0)),
+            "not float16: the range of tensor \"sum\" reaches 40000; layers keep a wider type where a range reaches 32768, about "
+            "half of the "
+            "largest float16 value");
+  EXPECT_EQ(sentence(because<cause::grouped_side_by_side>(3)),
+            "this region joins 3 regions, none of which reads a result of another");
+  EXPECT_EQ(sentence(because<cause::images_at_a_time>(8, 2)), "each run computes 8 images, 2 of them in parallel");
+  EXPECT_EQ(sentence(because<cause::kernel_of_one_shape>()),
+            "this kernel was compiled for these shapes alone: its text contains an extent, such as a height, as a constant, so no "
+            "kernel that was compiled for the whole range serves them");
   EXPECT_TRUE(well_formed(two[0]));
   EXPECT_FALSE(well_formed(Reason(cause::epilogue_fused)));
   EXPECT_FALSE(well_formed(Reason(cause::epilogue_fused, {std::int64_t{1}})));

@@ -260,7 +260,10 @@ Result<int> build(const BuildCommandOptions& o) {
   if (loaded.engine->plan().devices.size() > 1) fmt::print("{}", times_text(times));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
-  fmt::print("{}", float_share(loaded.engine->plan(), o.model.build.plan));
+  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(o.model));
+  fmt::print("{}", float_share(loaded.engine->plan(), asked.plan));
+  if (!quantized && o.model.calibration.empty() && rounds(o.model, *loaded.built))
+    fmt::print("{}", placement_cost(loaded.engine->plan(), asked.plan));
   const auto& regions = loaded.engine->plan().regions;
   if (quantized) fmt::print("{}", outcome_text(*quantized, false));
   if (!quantized && o.model.calibration.empty() &&

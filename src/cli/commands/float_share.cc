@@ -1,11 +1,15 @@
 #include "cli/commands/float_share.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "api/pipeline.h"
 #include "report/costs.h"
+#include "report/float_tensors.h"
 
 namespace octavo::cli {
 namespace {
@@ -15,6 +19,15 @@ bool wide_layer(const region::Region& r) {
   return r.precision == ir::DType::f32 && std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) {
            return s.anchor.weights.has_value() || s.anchor.op == ir::Op::matmul;
          });
+}
+
+/// The value of --allow that adds float16 to the types that are allowed now.
+std::string with_float16(const plan::PlanOptions& options) {
+  std::vector<std::string_view> types;
+  for (const std::string_view type : {"int8", "float32", "tf32", "bfloat16", "float16"}) {
+    if (type == "float16" || options.allowed.contains(std::string(type))) types.push_back(type);
+  }
+  return fmt::format("{}", fmt::join(types, ","));
 }
 
 }  // namespace
@@ -30,9 +43,17 @@ std::string float_share(const region::Plan& plan, const plan::PlanOptions& optio
   }
   if (!(wide > kMuch * all)) return "";
   return fmt::format(
-      "{:.0f} % of the {} time is spent in layers in float32; --allow int8,float32,float16 computes them in float16, which rounds "
-      "more (docs/precision.md)\n",
-      100 * wide / all, report::measured(plan) ? "measured" : "estimated");
+      "{:.0f} % of the {} time is spent in layers in float32; --allow {} computes them in float16, which rounds more "
+      "(docs/precision.md)\n",
+      100 * wide / all, report::measured(plan) ? "measured" : "estimated", with_float16(options));
+}
+
+std::string placement_cost(const region::Plan& plan, const plan::PlanOptions& options) {
+  report::WaysOut ways;
+  ways.permit = !options.permit_pairs;
+  if (api::device_of(plan) == "cuda" && !options.allowed.contains("float16"))
+    ways.allow = with_float16(options), ways.type = "float16";  // no device stores results of int8 layers in bfloat16
+  return report::text(report::float_tensors_of(plan), ways);
 }
 
 }  // namespace octavo::cli

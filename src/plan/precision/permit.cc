@@ -56,8 +56,10 @@ std::string stated(const Reason& why) {
     case cause::weights_beyond_float16:
       return fmt::format("its weights \"{}\" reach {}, and float16 ends at 65504", tensor(), std::get<double>(why.values[1]));
     case cause::range_near_float16_end:
-      return fmt::format("tensor \"{}\" reaches {} by its range, and from {} on, half of the end of float16, layers stay wider",
-                         tensor(), std::get<double>(why.values[1]), std::get<double>(why.values[2]));
+      return fmt::format(
+          "the range of tensor \"{}\" reaches {}, and layers keep a wider type where a range reaches {}, about half of the largest "
+          "float16 value",
+          tensor(), std::get<double>(why.values[1]), std::get<double>(why.values[2]));
     default: return std::string(name_of(why.cause));
   }
 }
