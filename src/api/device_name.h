@@ -27,4 +27,11 @@ inline constexpr std::string_view kAndCpu = ",cpu";
   return std::string(preferred_device(device)).append(":").append(name).append(takes_cpu_too(device) ? kAndCpu : "");
 }
 
+/// The device that an engine is built for again, so that it runs on the GPU `here` ("cuda", "cuda:1"; of other devices the first GPU). `was`: the device of its first
+/// build, which may name a GPU, or another number of one. With ",cpu" where that had it; devices other than GPUs stay.
+[[nodiscard]] inline std::string device_to_run(std::string_view was, std::string_view here) {
+  if (!was.starts_with("cuda")) return std::string(was);
+  return std::string(here.starts_with("cuda") ? preferred_device(here) : "cuda").append(takes_cpu_too(was) ? kAndCpu : "");
+}
+
 }  // namespace octavo::api

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "api/device_name.h"
 #include "api/open_model.h"
 #include "api/session.h"
 #include "base/write_file.h"
@@ -67,30 +69,43 @@ std::string built_again(const engine::EngineFile& file) {
       file.name(), file.made_by().version(), file.made_by().format, engine::kVersion, file.name());
 }
 
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 engine::Devices devices_for(const LoadRequest& request) {
   static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for"};
   return request.looks_only ? engine::Devices{&cuda::absent_gpu(kElsewhere)} : devices(request.device);
 }
 
-/// The engines of a file whose GPU kernels are made anew. What is in the file is then data: a plan that is verified, and constants.
+/// A plan with a device beside the host, or with a region that says to have machine code.
+bool has_code(const region::Plan& plan) {
+  return plan.devices.size() > 1 ||
+         std::any_of(plan.regions.begin(), plan.regions.end(), [](const region::Region& r) { return r.code >= 0; });
+}
+
+/// The engines of a file whose GPU kernels are made anew. What is in the file is then data: plans that are verified, and constants. If only one plan of several has
+/// code, the others are made in the same way: none is loaded with what the file has of code.
 Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFile>& opened, const LoadRequest& request) {
   const engine::EngineFile& file = *opened;
   OCTAVO_TRY(const std::vector<engine::Part> parts, file.parts());
+  std::vector<region::Plan> plans;
+  for (const engine::Part& part : parts) {
+    OCTAVO_TRY(plans.emplace_back(), engine::plan_of(part, file.name()));
+  }
+  if (std::none_of(plans.begin(), plans.end(), has_code))
+    return engine::Engine::load_all(opened, all_providers(), devices_for(request));
   const std::shared_ptr<const engine::ModelSource> model = file.model();
   engine::Engines out;
   for (const engine::Part& part : parts) {
     OCTAVO_TRY(region::Plan plan, engine::plan_with_constants(part, file.name()));
-    if (plan.devices.size() == 1) return engine::Engine::load_all(opened, all_providers(), devices_for(request));  // no code
     if (const Status remade = remake_code(plan, request.device); !remade) {
       Error error = remade.error();
       error.message = fmt::format("engine \"{}\", its kernels compiled anew: {}", file.name(), error.message);
       return tl::unexpected<Error>(std::move(error));
     }
-    const auto text = [](std::span<const std::byte> bytes) {
-      return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    };
-    OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text(part.graph), devices_for(request),
-                                                   nullptr, {model, text(part.build), part.notes(), part.about()}));
+    OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text_of(part.graph), devices_for(request),
+                                                   nullptr, {model, text_of(part.build), part.notes(), part.about()}));
     out.push_back(std::move(engine));
   }
   if (const std::string why = engine::why_no_set(out); !why.empty())
@@ -116,15 +131,24 @@ Result<KeptModel> kept_model(const std::shared_ptr<const engine::ModelSource>& s
   return KeptModel{std::move(session), holds};
 }
 
+Result<ReadBuild> options_again(std::string_view build, std::string_view engine, const LoadRequest& request) {
+  OCTAVO_TRY(ReadBuild read, read_build(build, engine));
+  if (!request.looks_only) read.options.device = device_to_run(read.options.device, request.device);
+  return read;
+}
+
 Result<std::shared_ptr<const OpenModel>> load_open(const std::shared_ptr<const engine::EngineFile>& file,
                                                    const LoadRequest& request) {
   if (!file->open_sections()) return std::shared_ptr<const OpenModel>();
-  if (!file->made_by().outdated().empty() && request.upgrade && file->model() != nullptr) {
+  LoadRequest as_it_is = request;
+  as_it_is.upgrade = false;  // plans that are built again have other extents than those that the file says
+  auto engines = load_engines(file, as_it_is);
+  if (!engines && engine::Engine::is_outdated(*file, engines.error()) && request.upgrade && file->model() != nullptr) {
     if (request.warn) request.warn(built_again(*file));
     return rebuild_open(file, request);
   }
-  OCTAVO_TRY(engine::Engines engines, load_engines(file, request));
-  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(engines), all_providers(), request.rebuild_code));
+  if (!engines) return tl::unexpected<Error>(std::move(engines).error());
+  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(*engines), all_providers(), request));
   return std::shared_ptr<const OpenModel>(std::move(open));
 }
 
@@ -141,7 +165,7 @@ Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>&
   const std::string name = fmt::format("the model in \"{}\"", file->name());
   engine::Engines out;
   for (const engine::Part& part : builds) {
-    OCTAVO_TRY(ReadBuild read, read_build({reinterpret_cast<const char*>(part.build.data()), part.build.size()}, file->name()));
+    OCTAVO_TRY(ReadBuild read, options_again(text_of(part.build), file->name(), request));
     read.options.import.display_name = name;
     read.options.timing.cache = request.timing_cache;
     read.options.progress = request.progress;

@@ -18,10 +18,12 @@ class Session;
 
 struct LoadRequest {
   std::string device = "cuda";  ///< which GPU "cuda" is
-  bool looks_only = false;      ///< the engines are read and never run: no GPU is opened, and its memory stays as it is
-  std::string public_key;       ///< PEM, or a file's name: only what its owner signed is loaded; empty: anybody's
-  bool upgrade = true;          ///< files of an earlier version are built again, from the model that they hold; false: refused
-  /// GPU kernels are compiled anew from the plan; machine code and launches of the file are not used (remake_code).
+  /// The engines are read or written to a file, and never run: no GPU is opened for them, and its memory stays as it is. What is built again is for the GPU that
+  /// the first build named; otherwise for `device`, whatever GPU that build named (device_to_run of api/device_name.h).
+  bool looks_only = false;
+  std::string public_key;  ///< PEM, or a file's name: only what its owner signed is loaded; empty: anybody's
+  bool upgrade = true;     ///< files of an earlier version are built again, from the model that they hold; false: refused
+  /// GPU kernels are compiled anew from the plans; machine code and launches of the file are not used (remake_code).
   bool rebuild_code = false;
   std::string timing_cache;                               ///< of such a build (PipelineOptions::Timing::cache)
   TaskWatcher progress;                                   ///< of such a build
@@ -67,5 +69,7 @@ struct ReadBuild {
 };
 /// Errors: bad_engine for what build_text does not write.
 [[nodiscard]] Result<ReadBuild> read_build(std::string_view text, std::string_view engine);
+/// The same for a build of what an engine file holds, on the device that the request says (LoadRequest::looks_only).
+[[nodiscard]] Result<ReadBuild> options_again(std::string_view text, std::string_view engine, const LoadRequest& request);
 
 }  // namespace octavo::api

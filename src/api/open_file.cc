@@ -168,7 +168,7 @@ Status OpenModel::save(const std::string& path, const engine::Notes& notes, cons
 }
 
 Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& file, engine::Engines engines,
-                                                      const engine::Providers& providers, bool code_anew) {
+                                                      const engine::Providers& providers, const LoadRequest& request) {
   std::unique_ptr<OpenModel> m(new OpenModel);
   OCTAVO_TRY(const json j, parsed(file));
   OCTAVO_TRY(OpenInputs open, inputs_from(j, file));
@@ -193,7 +193,7 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
     for (std::size_t k = 0; k < engines.size(); ++k) {
       const auto& engine = engines[k];
       if (!same_inputs(engine->plan())) return bad(file, fmt::format("plan {} has other inputs", k));
-      OCTAVO_TRY(ReadBuild build, read_build(j.at("options").get<std::string>(), file.name()));
+      OCTAVO_TRY(ReadBuild build, options_again(j.at("options").get<std::string>(), file.name(), request));
       PipelineOptions options = std::move(build.options);
       options.source = m->source_;
       options.keep_model = m->source_ != nullptr;
@@ -209,7 +209,7 @@ Result<std::unique_ptr<OpenModel>> OpenModel::of_file(const engine::EngineFile& 
       donor.resizers.emplace_back();
       if (plans[k].contains("follows")) {
         const auto longer = sections->data.find(static_cast<std::uint32_t>(k));
-        Resizer::Kept kept{{}, code_anew ? nullptr : &codes, {}};
+        Resizer::Kept kept{{}, request.rebuild_code ? nullptr : &codes, {}};
         if (longer != sections->data.end()) kept.data = longer->second;
         if (engine->plan().devices.size() > 1) kept.providers = providers;
         auto resizer = Resizer::from_json(plans[k]["follows"], kept, options, engine, shared);
@@ -256,7 +256,8 @@ Result<std::shared_ptr<const OpenModel>> rebuild_open(const std::shared_ptr<cons
   for (std::size_t k = 0; k < builds.size(); ++k) {
     const engine::Part& part = builds[k];
     if (k < plans.size() && plans[k].is_object() && plans[k].contains("tuned") && plans[k]["tuned"] == false) continue;
-    OCTAVO_TRY(ReadBuild read, read_build({reinterpret_cast<const char*>(part.build.data()), part.build.size()}, file->name()));
+    OCTAVO_TRY(ReadBuild read,
+               options_again({reinterpret_cast<const char*>(part.build.data()), part.build.size()}, file->name(), request));
     const Shapes shapes = std::exchange(read.options.import.shapes, {});
     if (std::find(done.begin(), done.end(), shapes) != done.end()) continue;
     done.push_back(shapes);
@@ -268,6 +269,7 @@ Result<std::shared_ptr<const OpenModel>> rebuild_open(const std::shared_ptr<cons
     if (model == nullptr) {
       OCTAVO_TRY(model, OpenModel::create(kept.session, nullptr, read.options, open.ranges));
       model->holds_ = kept.holds;
+      model->file_ = file->name();  // as one that is loaded: what is planned for its shapes is kept for others, whatever the effort
     }
     OCTAVO_CHECK(model->tune(shapes));
   }

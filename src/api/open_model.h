@@ -60,10 +60,10 @@ class OpenModel {
                                                                  std::map<std::string, ir::Tensor> values = {},
                                                                  std::optional<std::size_t> most = {}, Late mode = Late::nearest);
   /// Of an engine file that serves a range of shapes (api/open_file.h): by its plans, which nothing has to import or plan for; where extents are no such
-  /// functions by the decisions and the model that the file holds. `engines`: its plans. `providers`: those that load kernels of a GPU. `code_anew`: machine
-  /// code of the file is not used, and compiled again. Errors: bad_engine.
+  /// functions by the decisions and the model that the file holds. `engines`: its plans. `providers`: those that load kernels of a GPU. `request`: with rebuild_code
+  /// machine code of the file is not used, and compiled again; its device is the one that new shapes are built for. Errors: bad_engine.
   [[nodiscard]] static Result<std::unique_ptr<OpenModel>> of_file(const engine::EngineFile& file, engine::Engines engines,
-                                                                  const engine::Providers& providers = {}, bool code_anew = false);
+                                                                  const engine::Providers& providers, const LoadRequest& request);
   ~OpenModel();
   OpenModel(const OpenModel&) = delete;
   OpenModel& operator=(const OpenModel&) = delete;

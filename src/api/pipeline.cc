@@ -8,6 +8,7 @@
 #include "api/description.h"
 #include "api/device_name.h"
 #include "api/finish_build.h"
+#include "api/gpu_here.h"
 #include "api/load.h"
 #include "api/session.h"
 #include "base/build_work.h"
@@ -128,7 +129,10 @@ Result<engine::Providers> providers(std::string_view device) {
   OCTAVO_TRY(const auto gpu, gpu_named(device));
   if (gpu) {
     OCTAVO_CHECK(cuda::check_has_kernels());
-    engine::Providers out{gpu->absent ? &cuda::provider(*gpu->absent) : &cuda::provider(gpu->ordinal)};
+    const GpuHere* const other = gpu_in_place();
+    engine::Providers out{other != nullptr ? other->provider
+                          : gpu->absent    ? &cuda::provider(*gpu->absent)
+                                           : &cuda::provider(gpu->ordinal)};
     if (takes_cpu_too(device)) std::ranges::copy(cpu::providers(), std::back_inserter(out));
     return out;
   }
@@ -143,7 +147,7 @@ Result<engine::Providers> providers(std::string_view device) {
 engine::Providers all_providers() {
   engine::Providers all = cpu::providers();
   all.push_back(&reference::oracle_provider());
-  all.push_back(&cuda::provider());
+  all.push_back(gpu_in_place() != nullptr ? gpu_in_place()->provider : &cuda::provider());
   return all;
 }
 
@@ -158,17 +162,19 @@ std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic) {
 
 engine::Devices devices(std::string_view device) {
   const NamedGpu gpu = gpu_of(device).value_or(NamedGpu());
-  return {gpu.absent ? &cuda::absent_gpu(*gpu.absent) : &cuda::gpu(gpu.ordinal)};
+  if (gpu.absent) return {&cuda::absent_gpu(*gpu.absent)};
+  return {gpu_in_place() != nullptr ? gpu_in_place()->device : &cuda::gpu(gpu.ordinal)};
 }
 
 Status check_gpu(std::string_view device) {
   const auto gpu = gpu_of(device);
-  return gpu && !gpu->absent ? cuda::check_gpu_for_builds(gpu->ordinal) : Status();
+  return gpu && !gpu->absent && gpu_in_place() == nullptr ? cuda::check_gpu_for_builds(gpu->ordinal) : Status();
 }
 
 Status remake_code(region::Plan& plan, std::string_view device) {
   const auto on_gpu = [](const region::Region& r) { return cuda::provider().knows(r.tactic); };
   if (std::none_of(plan.regions.begin(), plan.regions.end(), on_gpu)) return {};
+  if (const GpuHere* other = gpu_in_place(); other != nullptr) return other->remake(plan);
   return cuda::remake_kernels(plan, gpu_of(device).value_or(NamedGpu()).ordinal, engine::available_cores());
 }
 

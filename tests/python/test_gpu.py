@@ -4,6 +4,7 @@ Needs an NVIDIA GPU, NVRTC and PyTorch; skipped without.
 """
 import os
 import pathlib
+import sys
 import threading
 
 import numpy as np
@@ -15,7 +16,8 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("PyTorch sees no GPU", allow_module_level=True)
 
-DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", pathlib.Path(__file__).resolve().parents[2] / "../shared"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared"))
 MODEL = DATA / "models/mobilenetv2_qdq_perchannel_s8.onnx"
 
 
@@ -202,3 +204,45 @@ def test_what_the_gpu_has_no_kernel_for_runs_on_the_cpu(tmp_path):
     assert 0.05 < got[0] < got[1], got
     y = torch.from_dlpack(engine.run({"x": torch.from_numpy(x).cuda()})["y"])
     np.testing.assert_array_equal(y.cpu().numpy(), got)
+
+
+def spoilt(file):
+    """The engine file with right checksums, its machine code for another machine than a GPU: bytes 18 and 19 of an ELF header."""
+    sys.path.insert(0, str(ROOT / "fuzz"))
+    try:
+        import forged_files
+    finally:
+        sys.path.pop(0)
+    parts, count = [], 0
+    for name, number, data in forged_files.sections(file):
+        at = data.find(b"\x7fELF") if name in ("constant", "open-data") else -1
+        changed = bytearray(data)
+        while at >= 0:
+            changed[at + 18:at + 20] = b"\0\0"
+            count += 1
+            at = data.find(b"\x7fELF", at + 4)
+        parts.append((name, number, bytes(changed)))
+    assert count > 3
+    return forged_files.packed(parts, file[8:24])
+
+
+@pytest.mark.parametrize("kind,batches", [("one shape", [2]), ("a set", [1, 3]), ("a range", [4, 7])])
+def test_machine_code_of_a_file_is_not_used_with_code_rebuild(tmp_path, kind, batches):
+    """code="rebuild": a file whose machine code no GPU takes runs, with the CPU's bits; code="file": it is refused."""
+    digits = ROOT / "examples/digits/digits_qdq.onnx"
+    shape = lambda n: (n, 1, 16, 16)
+    more = {"one shape": {"shapes": {"image": shape(2)}}, "a set": {}, "a range": {"profiles": {"image": (shape(1), shape(4), shape(8))}}}[kind]
+    built = octavo.build(digits, device="cuda", effort=0, **more)
+    if kind == "a set":
+        for n in batches:
+            built.at({"image": shape(n)})
+    built.save(tmp_path / "gpu.octavo")
+    file = spoilt((tmp_path / "gpu.octavo").read_bytes())
+    with pytest.raises(octavo.Error):
+        octavo.load(file, code="file").run({"image": np.zeros(shape(batches[0]), np.float32)})
+    anew = octavo.load(file, code="rebuild")
+    for n in batches:
+        x = np.random.default_rng(n).standard_normal(shape(n)).astype(np.float32)
+        want = octavo.build(digits, effort=0, shapes={"image": shape(n)}).run({"image": x})
+        for name, value in anew.run({"image": x}).items():
+            np.testing.assert_array_equal(value, want[name])

@@ -66,6 +66,7 @@ Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const 
                     path));
   Progress progress(o.verbose);
   api::LoadRequest request;
+  request.looks_only = true;  // written for the GPU that the build named
   request.timing_cache = o.timing_cache;
   request.progress = progress.watcher(path);
   if (file->open_sections()) {
