@@ -260,7 +260,7 @@ Result<int> build(const BuildCommandOptions& o) {
   if (loaded.engine->plan().devices.size() > 1) fmt::print("{}", times_text(times));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
-  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(o.model));
+  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(model));
   fmt::print("{}", float_share(loaded.engine->plan(), asked.plan));
   if (!quantized && o.model.calibration.empty() && rounds(o.model, *loaded.built))
     fmt::print("{}", placement_cost(loaded.engine->plan(), asked.plan));
