@@ -283,6 +283,11 @@ bool source_of(const Stage& s, const Memory& m, const Index& out, Index& in) {
       in.insert(in.begin() + at, i);
       return true;
     }
+    case Op::transpose: {
+      const ir::Shape& perm = s.anchor.as<ir::Transpose>().perm;
+      for (std::size_t k = 0; k < out.size(); ++k) in[static_cast<std::size_t>(perm[k])] = out[k];
+      return true;
+    }
     case Op::depth_to_space: {
       const std::int64_t b = s.anchor.as<ir::Blocks>().blocksize, c = x.dims[1] / (b * b), y = out[2] % b, z = out[3] % b;
       const bool crd = s.anchor.as<ir::Blocks>().mode == ir::BlockOrder::column_row_depth;

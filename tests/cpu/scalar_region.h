@@ -18,7 +18,7 @@
 namespace octavo::testing {
 
 /// Runs every stage in order on `memory`. Anchors: none, conv, conv_transpose (1 to 3 spatial dimensions), max_pool, avg_pool,
-/// reduce_*, pad, resize_nearest, gather, tile, slice, depth_to_space, space_to_depth, reshape (plain copy). Others abort the test
+/// reduce_*, pad, resize_nearest, gather, tile, slice, transpose, depth_to_space, space_to_depth, reshape (plain copy). Others abort the test
 /// program.
 void scalar_region(const region::Region& region, const region::Memory& memory);
 

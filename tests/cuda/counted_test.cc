@@ -224,7 +224,7 @@ TEST_F(CountedKernels, ImagesOfConvolutionsForAnyBatch) {
     }
   }
   EXPECT_EQ(seen, (std::set<std::string>{"conv.u8s8.mma", "conv.u8s8.window", "conv.u8s8.shift", "conv.u8s8.stream",
-                                         "conv.u8s8.im2col"}));
+                                         "conv.u8s8.im2col", "conv.u8s8.linear"}));
 }
 
 TEST_F(CountedKernels, ImagesOfFloatConvolutions) {
