@@ -357,6 +357,23 @@ def test_small_requests_that_are_many_objects_when_they_are_decoded(large, kind)
     quiet_log(large)
 
 
+def test_numbers_are_charged_while_they_are_decoded(large):
+    """3 MB as numbers are 6 MB of text, which become 50 MB of objects for a moment, and 3 MB in a message become 56: more than 48 for all clients."""
+    assert answered(large)
+    numbers = 3 * SIDE * SIDE
+    text = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3,%d,%d],"data":[%b0.25]}],"outputs":[{"name":"mean"}]}' % (SIDE, SIDE, b"0.25," * (numbers - 1))
+    status, said = large.ask("POST", "/v2/models/large/infer", text)
+    assert status == 413 and "decoding the request takes up to" in json.loads(said)["error"], said
+    made = pb.ModelInferRequest(model_name="large")
+    one = made.inputs.add(name="x", datatype="FP32", shape=(1, 3, SIDE, SIDE))
+    one.contents.fp32_contents.extend([0.25] * numbers)
+    with Http2(large) as calls:
+        for stream, path in ((1, INFER), (3, STREAM)):
+            calls.send(calls.head(stream, path), calls.data(stream, framed(made.SerializeToString()), 1 << 14))
+            assert "decoding the request takes up to" in str(calls.read(stream))
+    assert answered(large)
+
+
 @pytest.mark.long
 def test_queued_messages_are_charged(large):
     """Whole requests on streams wait for their turn: together they hold no more than is allowed."""

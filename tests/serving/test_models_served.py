@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -96,6 +97,13 @@ def test_code_is_compiled_again_where_the_settings_say_so(tmp_path, engine, monk
     assert said == [{"verify": None, "code": "file"}, {"verify": None, "code": "rebuild"}]
     with pytest.raises(octavo.UsageError, match="code='none': known are"):
         Settings(code="none")
+
+
+def test_numbers_for_open_shapes(server):
+    """Their shapes allow any count, and small compressed requests would keep the event loop busy for seconds. 64 MiB allow 4,194,304 numbers."""
+    text = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3,1000,1000],"data":[%b1]}]}' % (b"1," * 4_999_999)
+    status, said = server.ask("POST", "/v2/models/open/infer", zlib.compress(text), {"Content-Encoding": "deflate"})
+    assert status == 400 and re.search("more than 419[0-9]{4} values", json.loads(said)["error"]), said
 
 
 def test_what_a_folder_names(tmp_path):

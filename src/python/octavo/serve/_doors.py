@@ -46,10 +46,14 @@ class _Door(asyncio.Protocol):
         """Before anything of it was read."""
         if not self._doors.closed and self._doors.places.take(self):
             self._doors.open[self] = None
-            self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-            self._socket.setblocking(False)
-            self._task = asyncio.get_running_loop().create_task(self._shake(self._socket))
-        transport.abort()  # closes the connection only if it has no place: nothing that the client understands can be said before the handshake
+            try:
+                self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            except OSError:  # the process has as many files as it may have
+                self._leave()
+            else:
+                self._socket.setblocking(False)
+                self._task = asyncio.get_running_loop().create_task(self._shake(self._socket))
+        transport.abort()  # ends the connection only if it has no place: nothing that the client understands can be said before the handshake
 
     def make_room(self) -> None:
         """Another client needs the place."""

@@ -20,6 +20,7 @@ from ._settings import Settings
 from ._tensors import datatype_of, describe, dtype_of
 
 Arrays = Dict[str, Any]
+_BYTES_OF_NUMBER = 16  # of the largest request, for each number that is no binary data, where the shapes are open and so say nothing about how many there are
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -99,7 +100,7 @@ class Version:
         self.datatypes = {t["name"]: t["datatype"] for t in self.metadata["inputs"] + self.metadata["outputs"]}
         self.output_names = [t["name"] for t in first.outputs]
         self.largest = settings.max_request if self.open_shapes else min(settings.max_request, _largest(first.inputs, self.most))  # bytes of a request, decompressed
-        self.widest = _widest(first.inputs, len(self.output_names), self.most, self.largest if self.open_shapes else 0)
+        self.widest = _widest(first.inputs, len(self.output_names), self.most, self.largest // _BYTES_OF_NUMBER if self.open_shapes else 0)
         self.running = 0
         self.known: Dict[bytes, Any] = {}  # of _quick
         self.leads: Dict[bytes, Any] = {}  # of _grpc_infer

@@ -19,7 +19,7 @@ class Settings:
     queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
     timeout          seconds that a request may wait for its run, then 504 or DEADLINE_EXCEEDED.
     body_timeout     seconds that the head of a request, a body or a message may take to arrive, each, then 408 or DEADLINE_EXCEEDED. Also seconds that a
-                     client may take to read (64 kB of) a response, then its connection or call ends.
+                     client may take to read (64 kB of) a response, or for a handshake of TLS (10 at most), then its connection or call ends.
     idle_timeout     seconds that a connection may be without a request, and a stream between two messages.
     stream_timeout   seconds that a stream may last. stream_messages: messages that it may have.
     max_request      bytes of one request. max_pending: bytes held for clients at once: bodies, messages, data decompressed and decoded from them, and unread
