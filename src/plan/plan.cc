@@ -20,6 +20,7 @@
 #include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
+#include "plan/precision/refused_type.h"
 #include "plan/regions/group.h"
 #include "plan/search/by_image.h"
 #include "plan/search/choose.h"
@@ -50,10 +51,10 @@ Rules rules_of(const PlanOptions& options) {
   return out;
 }
 
-/// May the planner put views or casts where the model has none?
+/// May the planner put views or casts where the model has none, or must layers have another type than float32?
 bool permits(const PlanOptions& options) {
   return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() || options.allowed.contains("bfloat16") ||
-         options.allowed.contains("float16") || !options.model_types.empty();
+         options.allowed.contains("float16") || !options.allowed.contains("float32") || !options.model_types.empty();
 }
 
 /// Which float tensors between regions may lie in memory in 16 bits.
@@ -124,6 +125,15 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
   }
   OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
   for (auto& [node, why] : narrow(form.graph, storage_of(options, form.permitted))) {
+    const auto marked = form.permitted.float16.find(node);
+    if (marked != form.permitted.float16.end() && marked->second.cause == cause::type_permitted &&
+        !options.allowed.contains("float32")) {
+      if (!choices.keep_float.contains(node))
+        return tl::unexpected<Error>(no_allowed_type(node, options.allowed, {{"float16", why}}));
+      PermitChoices in_int8 = choices;  // only compared, or kept for --max-error: its range permits int8
+      in_int8.keep_float.erase(node);
+      return permitted_form(prepared, options, rules, in_int8);
+    }
     form.permitted.float16.erase(node);
     form.permitted.not_float16.insert_or_assign(node, std::move(why));
   }

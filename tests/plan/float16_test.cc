@@ -211,6 +211,65 @@ TEST(Float16, WeightsBeyondFloat16KeepTheLayerWider) {
   EXPECT_EQ(region_of(planned(text, o), "conv3").precision, DType::bf16) << "which has the range of float32";
 }
 
+std::string error_of(const std::string& text, const plan::PlanOptions& o) {
+  const auto p = plan::make_plan(parsed(text), oracle(), o);
+  return p ? "" : p.error().message;
+}
+
+TEST(Float16, WithoutFloat32EveryLayerComputesInFloat16) {
+  plan::PlanOptions o;
+  o.allowed = {"int8", "float16"};
+  const plan::Planned p = planned(kBlock, o);
+  EXPECT_EQ(p.permitted.float16_layers, 3);
+  EXPECT_EQ(p.permitted.float_layers, 0);
+  expect_same(p, kBlock);
+}
+
+TEST(Float16, WithoutFloat32ALayerThatCannotBeFloat16IsAnError) {
+  std::string large = "constant f32[4,4,3,3] (70000";
+  for (int i = 1; i < 144; ++i) large += ", 0.5";
+  const std::string text = convs(large + ")");
+  plan::PlanOptions o;
+  o.allowed = {"int8", "float16"};
+  EXPECT_EQ(error_of(text, o),
+            "allowed types float16, int8: layer \"conv3\" can have none of them\n  float16: its weights \"w3\" reach 70000, and "
+            "float16 ends at 65504\n  int8: tensor \"d\" has no range\n  allow float32 as well, or let a rule give this layer its "
+            "type: --precision \"conv3=float32\"");
+  o.precisions = {{"conv3", "float32"}};
+  EXPECT_EQ(region_of(planned(text, o), "conv3").precision, DType::f32);
+  o.precisions.clear();
+  o.ranges = ir::symmetric({{"d", 0.01F}});
+  EXPECT_EQ(region_of(planned(text, o), "conv3").precision, region::Work::int8) << "int8 is allowed, and has a range";
+  o.effort = 2, o.max_error = 1e9;
+  EXPECT_EQ(region_of(planned(text, o), "conv3").precision, region::Work::int8) << "no other type is compared";
+  o = {};
+  o.allowed = {"int8", "float16", "float32"};
+  const plan::Planned wide = planned(text, o);
+  EXPECT_NE(report::sentences(region_of(wide, "conv3").reasons).find("not float16: its weights \"w3\" reach 70000"),
+            std::string::npos);
+  o.allowed = {"int8", "float16"};
+  o.ranges = ir::symmetric({{"a", 1.0F}, {"b", 300.0F}, {"d", 1.0F}});
+  o.allowed = {"float16"};
+  EXPECT_NE(error_of(convs("constant f32[4,4,3,3] seed:3"), o)
+                .find("float16: tensor \"b\" reaches 38100 by its range, and from 32768 on"),
+            std::string::npos);
+}
+
+TEST(Float16, OneTypeAloneHoldsForEveryLayer) {
+  const std::string computed = "x = input : f32[1,4,5,5]\nw = input : f32[4,4,3,3]\na = conv x w" + std::string(kConv) +
+                               " from {\"conv1\"}\noutput a\n";  // weights that a run brings
+  for (const char* type : {"float16", "bfloat16"}) {
+    plan::PlanOptions o;
+    o.allowed = {type};
+    EXPECT_NE(error_of(computed, o).find(std::string(type) + ": its weights \"w\" are not a float32 constant"), std::string::npos)
+        << type;
+  }
+  plan::PlanOptions o;
+  o.allowed = {"int8"};
+  EXPECT_NE(error_of(kBlock, o).find("layer \"q\" can have none of them\n  int8: tensor \"n2\" has no range"), std::string::npos)
+      << error_of(kBlock, o);
+}
+
 /// A caller's float16 tensor is read as it is.
 TEST(Float16, AnInputOfFloat16IsNotWidenedInMemory) {
   std::string text = convs("constant f32[4,4,3,3] seed:3");

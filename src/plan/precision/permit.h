@@ -29,6 +29,7 @@ struct PermitReport {
   std::vector<std::string> unusable;        ///< names of ranges that are 0 or not finite: no view can have that scale
   std::set<std::string> inner;              ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
   std::set<std::string> layers;             ///< names of the operators in `permitted`, one each, as PermitChoices takes them
+  std::set<std::string> only_int8;          ///< of `layers`, those that can be no other allowed type: never in PermitChoices::keep_float
   /// Weighted operators and products of two matrices whose types allow bfloat16 (where int8 is not demanded), and those that compute in
   /// it with the reason.
   std::set<std::string> may_bfloat16;
@@ -61,7 +62,7 @@ struct PermitChoices {
 
 /// Inserts the views. Normalization is not to be folded into the weights before: codes are made of the weights that the model
 /// holds, as exporters of Q/DQ do. Errors: `usage` when a rule of options.precisions contradicts a demanded view or asks int8 of a
-/// tensor without a range.
+/// tensor without a range, or where float32 is not allowed and a weighted layer without a rule can be none of the allowed types.
 [[nodiscard]] Result<PermitReport> permit(ir::Graph& g, const PlanOptions& options, const PermitChoices& choices = {});
 
 }  // namespace octavo::plan

@@ -151,6 +151,7 @@ class Chooser {
 
   Status keep_within_error() {
     Names nodes = out_.form.permitted.layers;
+    for (const std::string& node : out_.form.permitted.only_int8) nodes.erase(node);
     nodes.insert(out_.form.permitted.others.begin(), out_.form.permitted.others.end());
     if (!options_.allowed.contains(wide_)) {
       OCTAVO_TRY(const double all, error(out_.form.graph));
@@ -239,7 +240,8 @@ class Chooser {
   //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
   //          wins there is a plan tried with it. Default: int8 where a range permits it, else float16 where it is allowed, else
   //          float32.
-  Status choose_float(const Names nodes) {
+  Status choose_float(Names nodes) {
+    for (const std::string& node : out_.form.permitted.only_int8) nodes.erase(node);
     if (nodes.empty() || !options_.allowed.contains(wide_)) return {};
     PermitChoices none = choices_;
     none.keep_float.insert(nodes.begin(), nodes.end());
