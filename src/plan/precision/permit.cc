@@ -388,8 +388,8 @@ class Permitter {
     return std::nullopt;
   }
 
-  /// The same, and why its tensors may not fit float16.
-  [[nodiscard]] std::optional<Reason> why_not_float16(const Node& n) const {
+  /// The same, and why its tensors may not fit float16. `asked`: a rule or the model says so, against which a random input proves nothing.
+  [[nodiscard]] std::optional<Reason> why_not_float16(const Node& n, bool asked = false) const {
     if (auto why = why_not_narrow(n)) return why;
     if (n.op != Op::matmul) {
       double largest = 0;
@@ -403,6 +403,9 @@ class Permitter {
     for (const ValueId v : read) {
       if (const double largest = largest_of_range(g_, v); largest >= kFloat16Limit)
         return because<cause::range_near_float16_end>(g_.value(v).name, largest, kFloat16Limit);
+      const auto seen = choices_.large.find(g_.value(v).name);
+      if (!asked && !g_.value(v).range && seen != choices_.large.end())
+        return because<cause::random_near_float16_end>(seen->first, seen->second, kFloat16Limit);
     }
     return std::nullopt;
   }
@@ -431,7 +434,7 @@ class Permitter {
       return Type(type);
     };
     if (const auto asked = rule == nullptr ? std::nullopt : narrow_asked(*rule)) {
-      if (const auto impossible = asked->type == ir::DType::f16 ? why_not_float16(n) : why_not_narrow(n)) {
+      if (const auto impossible = asked->type == ir::DType::f16 ? why_not_float16(n, true) : why_not_narrow(n)) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule",
                                 rule->pattern, rule->precision, name, stated(*impossible)));
@@ -445,7 +448,7 @@ class Permitter {
     }
     const Type of_model = narrow_type_of_model(n, options_.model_types);
     if (of_model == ir::DType::f16 || options_.allowed.contains("float16")) {
-      const auto impossible = why_not_float16(n);
+      const auto impossible = why_not_float16(n, of_model.has_value());
       if (!impossible) {
         return take(ir::DType::f16,
                     of_model ? because<cause::type_of_the_model>("float16") : because<cause::type_permitted>("float16"));

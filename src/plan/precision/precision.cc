@@ -53,6 +53,7 @@ class Chooser {
 
   Result<Precisions> run() {
     choices_.all_inner = options_.inner_pairs;
+    if (options_.magnitudes) choices_.large = options_.magnitudes->large;
     OCTAVO_TRY(out_.form, work_.form(choices_));
     OCTAVO_CHECK(demanded_kernels());
     const PermitReport& made = out_.form.permitted;

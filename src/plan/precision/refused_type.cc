@@ -20,6 +20,11 @@ std::string stated(const Reason& why) {
     case cause::range_near_float16_end:
       return fmt::format("tensor \"{}\" reaches {} by its range, and from {} on, half of the end of float16, layers stay wider",
                          tensor(), std::get<double>(why.values[1]), std::get<double>(why.values[2]));
+    case cause::random_near_float16_end:
+      return fmt::format(
+          "tensor \"{}\" reaches {} on one random input, and from {} on, half of the end of float16, layers stay wider; "
+          "ranges of real data (--calibration) or a rule that asks float16 of the layer decide otherwise",
+          tensor(), std::get<double>(why.values[1]), std::get<double>(why.values[2]));
     default: return std::string(name_of(why.cause));
   }
 }
