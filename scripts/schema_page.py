@@ -81,7 +81,9 @@ def schema(root):
     maybe = {"anyOf": [SECONDS, {"type": "null"}]}
     layer = thing({"name": TEXT, "kind": TEXT, "onnx_nodes": TEXTS, "inputs": listed(info), "outputs": listed(info), "tactic": TEXT,
                    "precision": TEXT, "reason": TEXT, "reasons": REASONS,
-                   "alternatives": listed(thing({"tactic": TEXT, "reason": TEXT, "reasons": REASONS, "seconds": maybe, "estimate": maybe}))})
+                   "alternatives": listed(thing({"tactic": TEXT, "reason": TEXT, "reasons": REASONS, "seconds": maybe, "estimate": maybe})),
+                   "seconds": maybe, "seconds_source": {"enum": ["measured", "estimated", None]},
+                   "other_types": listed(thing({"type": TEXT, "node": TEXT, "seconds": SECONDS, "seconds_source": {"enum": ["measured", "estimated"]}}))})
     exported = thing({"Name": TEXT, "LayerType": TEXT, "Inputs": listed({"type": "object"}), "Outputs": listed({"type": "object"}),
                       "TacticName": TEXT, "Metadata": TEXT, "OctavoPrecision": TEXT, "OctavoReason": TEXT, "OctavoReasons": REASONS,
                       "OctavoKey": TEXT}, more=True)

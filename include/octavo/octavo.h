@@ -125,8 +125,18 @@ struct LayerReason {
   std::map<std::string, Value, std::less<>> values;
 };
 
+/// Where a time of a plan comes from.
+enum class TimeFrom : std::uint8_t { nothing, estimate, measurement };
+
 /// One region of the plan: one fused step, with its reasons.
 struct LayerInfo {
+  /// What the planner's decision about the type of a layer counted with for a type that it did not take.
+  struct OtherType {
+    std::string type;     ///< "int8", "float32", "bfloat16", "float16"
+    std::string node;     ///< the ONNX node that the decision is about; a layer of several convolutions has one for each
+    double seconds = -1;  ///< of the region that computes the node, in a plan with that type
+    TimeFrom from = TimeFrom::nothing;
+  };
   struct Alternative {
     std::string tactic;
     std::string reason;                ///< in English: why it was taken or refused, or that it was possible; with its time
@@ -143,6 +153,11 @@ struct LayerInfo {
   std::string reason;                ///< in English: why these nodes are one layer, why in this precision
   std::vector<LayerReason> reasons;  ///< the same as data
   std::vector<Alternative> alternatives;
+  double seconds = -1;                ///< of `tactic`, as the planner counted with it; -1: unknown, as of copies between devices
+  TimeFrom from = TimeFrom::nothing;  ///< where `seconds` comes from
+  /// Empty where no other type was priced: at effort 0 and 1 (bfloat16 on a GPU apart), for layers that Q/DQ pairs make int8, and for float16, which is
+  /// taken where it is allowed and not weighed (docs/precision.md).
+  std::vector<OtherType> other_types;
 };
 
 /// Dense row-major elements that the caller owns.

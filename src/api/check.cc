@@ -241,6 +241,13 @@ void judge(const ir::Graph& graph, const ir::Grids& grids, const Region& r, cons
                                 ir::to_string(graph.type(wanted[i])));
       continue;
     }
+    if (ref.dtype == ir::DType::f16) {
+      double& largest = out.float16[ref.value];
+      for (std::int64_t k = 0; k < got->size(); ++k) {
+        const double x = std::abs(got->at(k));
+        largest = std::isnan(x) ? largest : std::max(largest, x);
+      }
+    }
     CheckOptions with = options;
     if (rounded) with.float_tolerance = std::max(with.float_tolerance, kTf32Tolerance);
     if (rounds_within(r)) with.float_tolerance = std::max(with.float_tolerance, kRoundedWithinTolerance);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,7 +46,8 @@ struct RegionCheck {
   std::int64_t allowed = 0;
   double worst = 0;  ///< largest |engine - reference| / largest |reference| among floats
   std::optional<Divergence> first;
-  std::string skipped;  ///< why nothing, or not everything, was compared; empty: all of it
+  std::map<std::string, double> float16;  ///< largest magnitude of each tensor that it stores in float16; infinite: beyond the end
+  std::string skipped;                    ///< why nothing, or not everything, was compared; empty: all of it
   [[nodiscard]] bool ok() const { return different == 0; }
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/candidates/registry.h"
 #include "region/stage_graph.h"
+#include "report/costs.h"
 #include "report/schema.h"
 #include "report/sentences.h"
 
@@ -61,6 +63,30 @@ std::vector<LayerReason> to_public(const Reasons& reasons) {
   return out;
 }
 
+/// Where the time of the region's tactic comes from. Plans that follow the decisions of measured ones have estimates in part.
+TimeFrom source_of(const region::Region& r, const region::Plan& plan) {
+  if (r.seconds < 0) return TimeFrom::nothing;
+  const std::string taken = r.tactic.name();
+  for (const region::Alternative& a : r.alternatives) {
+    if (a.tactic == taken && a.seconds >= 0) return TimeFrom::measurement;
+    if (a.tactic == taken && a.estimate >= 0) return TimeFrom::estimate;
+  }
+  return report::measured(plan) && plan.decided_for.empty() ? TimeFrom::measurement : TimeFrom::estimate;
+}
+
+std::vector<LayerInfo::OtherType> other_types(const region::Region& r, const region::Plan& plan) {
+  std::vector<LayerInfo::OtherType> out;
+  for (const region::Decision& d : plan.decisions) {
+    if (d.choice != plan::kPrecision || !r.onnx_nodes.contains(d.where)) continue;
+    for (std::size_t i = 0; i < d.candidates.size(); ++i) {
+      const region::Decision::Candidate& c = d.candidates[i];
+      if (i == d.chosen || c.seconds < 0) continue;
+      out.push_back({c.name, d.where, c.seconds, report::measured(plan) ? TimeFrom::measurement : TimeFrom::estimate});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string kind_of(const region::Region& r) {
@@ -90,6 +116,9 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     for (const region::TensorRef* t : region::results_of(r)) layer.outputs.push_back(tensor_of(*t));
     for (const region::Alternative& a : r.alternatives)
       layer.alternatives.push_back({a.tactic, report::described(a), to_public(a.reasons), a.seconds, a.estimate});
+    layer.seconds = r.seconds < 0 ? -1 : r.seconds;
+    layer.from = source_of(r, plan);
+    layer.other_types = other_types(r, plan);
     layers.push_back(std::move(layer));
   }
   return layers;

@@ -14,7 +14,9 @@ using nlohmann::json;
 json write(const PermitChoices& c) {
   json why = json::object();
   for (const auto& [node, reason] : c.why) why[node] = region::to_json(reason);
-  return {{"keep_float", c.keep_float}, {"inner", c.inner}, {"all_inner", c.all_inner}, {"bfloat16", c.bfloat16}, {"why", why}};
+  json out{{"keep_float", c.keep_float}, {"inner", c.inner}, {"all_inner", c.all_inner}, {"bfloat16", c.bfloat16}, {"why", why}};
+  if (!c.large.empty()) out["large"] = c.large;
+  return out;
 }
 
 json write(const Selection& s) {
@@ -46,6 +48,7 @@ Result<Decided> decided_from_json(const json& j) {
     const json &choices = j.at("choices"), &selection = j.at("selection");
     read(choices, "keep_float", d.choices.keep_float), read(choices, "inner", d.choices.inner);
     read(choices, "all_inner", d.choices.all_inner), read(choices, "bfloat16", d.choices.bfloat16);
+    if (choices.contains("large")) read(choices, "large", d.choices.large);
     for (const auto& [node, reason] : choices.at("why").items()) {
       OCTAVO_TRY(d.choices.why[node], region::reason_from_json(reason));
     }

@@ -12,6 +12,7 @@
 #include "ir/output_sizes.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
+#include "plan/candidates/magnitudes.h"
 #include "plan/candidates/narrow.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
@@ -20,6 +21,7 @@
 #include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
+#include "plan/precision/refused_type.h"
 #include "plan/regions/group.h"
 #include "plan/search/by_image.h"
 #include "plan/search/choose.h"
@@ -50,18 +52,19 @@ Rules rules_of(const PlanOptions& options) {
   return out;
 }
 
-/// May the planner put views or casts where the model has none?
+/// May the planner put views or casts where the model has none, or must layers have another type than float32?
 bool permits(const PlanOptions& options) {
   return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() || options.allowed.contains("bfloat16") ||
-         options.allowed.contains("float16") || !options.model_types.empty();
+         options.allowed.contains("float16") || !options.allowed.contains("float32") || !options.model_types.empty();
 }
 
 /// Which float tensors between regions may lie in memory in 16 bits.
-Storage storage_of(const PlanOptions& options, const PermitReport& permitted) {
+Storage storage_of(const PlanOptions& options, const PermitReport& permitted, const PermitChoices& choices) {
   Storage s;
   if (options.allowed.contains("float16")) s.all = ir::DType::f16;
   s.model = options.model_types;
   s.kept = permitted.kept_wide;
+  s.large = choices.large;
   for (const auto& [node, why] : permitted.not_float16) s.kept.insert(node);
   return s;
 }
@@ -123,7 +126,16 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
     OCTAVO_CHECK(settle(form.graph, rules.laws, rules.floats, form.reports));
   }
   OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
-  for (auto& [node, why] : narrow(form.graph, storage_of(options, form.permitted))) {
+  for (auto& [node, why] : narrow(form.graph, storage_of(options, form.permitted, choices))) {
+    const auto marked = form.permitted.float16.find(node);
+    if (marked != form.permitted.float16.end() && marked->second.cause == cause::type_permitted &&
+        !options.allowed.contains("float32")) {
+      if (!choices.keep_float.contains(node))
+        return tl::unexpected<Error>(no_allowed_type(node, options.allowed, {{"float16", why}}));
+      PermitChoices in_int8 = choices;  // only compared, or kept for --max-error: its range permits int8
+      in_int8.keep_float.erase(node);
+      return permitted_form(prepared, options, rules, in_int8);
+    }
     form.permitted.float16.erase(node);
     form.permitted.not_float16.insert_or_assign(node, std::move(why));
   }
@@ -267,6 +279,7 @@ Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
   out.permitted.unmatched = std::move(prepared.given.unmatched);
   out.permitted.unusable = std::move(prepared.given.unusable);
   out.permitted.pairs = std::move(prepared.given.pairs);
+  out.permitted.magnitudes = context.options.magnitudes;
   explain_precision(out.plan, out.permitted);
   out.plan.decisions = std::move(searched.decisions);
   describe_bindings(out.plan, prepared.bound);
@@ -349,7 +362,9 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
     OCTAVO_CHECK(count_on_devices(planned.plan, providers));
     return planned;
   }
-  const PlanContext context{providers, options, costs_of(options, estimates), memo};
+  PlanOptions with = options;
+  OCTAVO_TRY(with.magnitudes, magnitudes_of(graph, options));
+  const PlanContext context{providers, with, costs_of(options, estimates), memo};
   const PlanOnce once = !options.permit_pairs ? PlanOnce(plan_once) : [](ir::Graph g, const PlanContext& with) {
     return choose_pairs(g, with, plan_once);
   };

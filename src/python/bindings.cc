@@ -264,11 +264,18 @@ NB_MODULE(_octavo, m) {
       .def_prop_ro(
           "outputs", [](const Engine& e) { return describe_bindings(e.outputs()); },
           "As inputs; while dimensions are open, as the model file declares them.")
-      .def_prop_ro("layers", &layers,
-                   "The plan, one dict a layer in order of execution: name, kind, onnx_nodes, inputs and outputs (name, dtype, "
-                   "shape, scale, zero_point,\n"
-                   "axis), tactic, precision, reason, reasons, alternatives (tactic, reason, reasons, seconds, estimate). "
-                   "docs/schema.md describes them; octavo.SCHEMA is the version.")
+      .def_prop_ro(
+          "layers", &layers,
+          "The plan, one dict a layer in order of execution: name, kind, onnx_nodes, inputs and outputs (name, dtype, "
+          "shape, scale, zero_point,\n"
+          "axis), tactic, precision, reason, reasons, alternatives (tactic, reason, reasons, seconds, estimate), seconds and "
+          "seconds_source (\"measured\", \"estimated\" or None)\n"
+          "of its tactic, and other_types (type, node, seconds, seconds_source): what the planner's decision about the type "
+          "counted with for the "
+          "types that it did not take.\n"
+          "It is empty where no other type was priced: at effort 0 and 1 (bfloat16 on a GPU apart), for layers that Q/DQ pairs "
+          "make int8, "
+          "and for float16, which is taken where it is allowed. docs/schema.md describes them; octavo.SCHEMA is the version.")
       .def_prop_ro("plan_hash", &Engine::plan_hash,
                    "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
       .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")

@@ -109,6 +109,22 @@ nb::list layers(const Engine& engine) {
       alternatives.append(other);
     }
     d["alternatives"] = alternatives;
+    const auto source = [](TimeFrom from) {
+      return from == TimeFrom::nothing ? nb::object(nb::none())
+                                       : nb::object(nb::str(from == TimeFrom::measurement ? "measured" : "estimated"));
+    };
+    d["seconds"] = l.seconds < 0 ? nb::object(nb::none()) : nb::object(nb::float_(l.seconds));
+    d["seconds_source"] = source(l.from);
+    nb::list others;
+    for (const LayerInfo::OtherType& o : l.other_types) {
+      nb::dict other;
+      other["type"] = o.type;
+      other["node"] = o.node;
+      other["seconds"] = o.seconds;
+      other["seconds_source"] = source(o.from);
+      others.append(other);
+    }
+    d["other_types"] = others;
     out.append(d);
   }
   return out;

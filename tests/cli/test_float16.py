@@ -46,6 +46,60 @@ def test_a_cpu_refuses_it_and_says_the_way_out(tmp_path):
     assert "none computes in float16" in text and "octavo build --device cuda" in text
 
 
+def large(path, factor=1.0, weight=0.05):
+    """conv "first", a factor, pooling, conv "second"; one weight of it."""
+    rng = np.random.default_rng(1)
+    w0, w1 = ((rng.standard_normal((8, 8, 3, 3)) / 10).astype(np.float32) for _ in range(2))
+    w1[0, 0, 0, 0] = weight
+    constants = [numpy_helper.from_array(w0, "w0"), numpy_helper.from_array(w1, "w1"), numpy_helper.from_array(np.float32(factor), "k")]
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"], name="first", pads=[1] * 4), helper.make_node("Mul", ["a", "k"], ["b"], name="scale"),
+             helper.make_node("MaxPool", ["b"], ["m"], name="pool", kernel_shape=[2, 2]),
+             helper.make_node("Conv", ["m", "w1"], ["c"], name="second", pads=[1] * 4), helper.make_node("Relu", ["c"], ["y"], name="relu")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, [1, 8, 8, 8])], [helper.make_tensor_value_info("y", 1, [1, 8, 7, 7])], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+REFERENCE = ("--device", "reference", "--effort", 0)
+
+
+def test_without_float32_every_layer_is_float16_or_the_build_fails(tmp_path):
+    allow = ("--allow", "int8,float16")
+    text = octavo("build", large(tmp_path / "m.onnx"), "-o", tmp_path / "e", *REFERENCE, *allow)
+    assert "float16: ranges were taken from one random input, which is no proof: no tensor comes near 65504; --calibration" in text
+    wide = large(tmp_path / "w.onnx", weight=70000.0)
+    text = octavo("build", wide, "-o", tmp_path / "no", *REFERENCE, *allow, code=2)
+    assert 'layer "second" can have none of them' in text and 'float16: its weights "w1" reach 70000, and float16 ends at 65504' in text
+    assert "allow float32 as well" in text and '--precision "second=float32"' in text and not (tmp_path / "no").exists()
+    octavo("build", wide, "-o", tmp_path / "e", *REFERENCE, *allow, "--precision", "second=float32")
+    assert 'not float16: its weights "w1" reach 70000' in octavo("explain", wide, *REFERENCE, "--allow", "int8,float32,float16")
+
+
+def test_an_activation_beyond_float16_is_known_before_deployment(tmp_path):
+    model, allow = large(tmp_path / "m.onnx", factor=70000.0), ("--allow", "int8,float32,float16")
+    text = octavo("build", model, "-o", tmp_path / "e", *REFERENCE, *allow)
+    assert "float16: ranges were taken from one random input, which is no proof: 4 tensors reach 32768 and stay wider; --calibration TABLE" in text
+    found = layers(octavo("explain", model, *REFERENCE, *allow, "--json"))
+    assert found["second"][0] == "float32"
+    assert "on one random input, which is no proof for real data" in octavo("explain", model, *REFERENCE, *allow)
+    table = tmp_path / "t.json"
+    table.write_text(json.dumps({name: {"amax": 100.0} for name in "xabmc"}), encoding="utf-8")
+    text = octavo("build", model, "-o", tmp_path / "e", *REFERENCE, "--allow", "float32,float16", "--calibration", table)
+    assert "random input" not in text
+
+
+def test_check_lists_what_comes_near_the_end_of_float16(tmp_path):
+    np.save(tmp_path / "x.npy", np.full((1, 8, 8, 8), 0.5, np.float32))
+    given = (large(tmp_path / "m.onnx", factor=100.0), *REFERENCE, "--allow", "int8,float32,float16")
+    text = octavo("check", *given, "--data", tmp_path / "x.npy")
+    assert "float16 ends at 65504; of " in text and "in 1 sample:\n" in text and " %  b\n" in text, text
+    listed = json.loads(octavo("check", *given, "--data", tmp_path / "x.npy", "--json"))["float16"]
+    assert [one["largest"] for one in listed] == sorted((one["largest"] for one in listed), reverse=True) and len(listed) <= 10
+    assert not any(one["overflows"] for one in listed)
+    text = octavo("check", large(tmp_path / "n.onnx", factor=1e7), *REFERENCE, "--precision", "second=float16", "--data", tmp_path / "x.npy")
+    assert "inf  beyond   m" in text, text
+
+
 TAKEN_ON_A_GPU = [(["--fp16"], "int8,float32,float16"), (["--best"], "int8,float32,bfloat16,float16"),
                   (["--fp16", "--bf16"], "int8,float32,bfloat16,float16"), (["--bf16"], "int8,float32,bfloat16"),
                   (["--layerPrecisions=conv1:fp16"], "conv1=float16")]

@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/causes/plan_precision.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "plan/candidates/magnitudes.h"
 #include "plan/candidates/narrow.h"
+#include "plan/decided_json.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "reference/oracle_provider.h"
@@ -210,6 +214,165 @@ TEST(Float16, WeightsBeyondFloat16KeepTheLayerWider) {
   o.allowed.insert("bfloat16");
   o.allowed.erase("float32");
   EXPECT_EQ(region_of(planned(text, o), "conv3").precision, DType::bf16) << "which has the range of float32";
+}
+
+std::string error_of(const std::string& text, const plan::PlanOptions& o) {
+  const auto p = plan::make_plan(parsed(text), oracle(), o);
+  return p ? "" : p.error().message;
+}
+
+TEST(Float16, WithoutFloat32EveryLayerComputesInFloat16) {
+  plan::PlanOptions o;
+  o.allowed = {"int8", "float16"};
+  const plan::Planned p = planned(kBlock, o);
+  EXPECT_EQ(p.permitted.float16_layers, 3);
+  EXPECT_EQ(p.permitted.float_layers, 0);
+  expect_same(p, kBlock);
+}
+
+TEST(Float16, WithoutFloat32ALayerThatCannotBeFloat16IsAnError) {
+  std::string large = "constant f32[4,4,3,3] (70000";
+  for (int i = 1; i < 144; ++i) large += ", 0.5";
+  const std::string text = convs(large + ")");
+  plan::PlanOptions o;
+  o.allowed = {"int8", "float16"};
+  EXPECT_EQ(error_of(text, o),
+            "allowed types float16, int8: layer \"conv3\" can have none of them\n  float16: its weights \"w3\" reach 70000, and "
+            "float16 ends at 65504\n  int8: tensor \"d\" has no range\n  allow float32 as well, or let a rule give this layer its "
+            "type: --precision \"conv3=float32\"");
+  o.precisions = {{"conv3", "float32"}};
+  EXPECT_EQ(region_of(planned(text, o), "conv3").precision, DType::f32);
+  o.precisions.clear();
+  o.ranges = ir::symmetric({{"d", 0.01F}});
+  EXPECT_EQ(region_of(planned(text, o), "conv3").precision, region::Work::int8) << "int8 is allowed, and has a range";
+  o.effort = 2, o.max_error = 1e9;
+  EXPECT_EQ(region_of(planned(text, o), "conv3").precision, region::Work::int8) << "no other type is compared";
+  o = {};
+  o.allowed = {"int8", "float16", "float32"};
+  const plan::Planned wide = planned(text, o);
+  EXPECT_NE(report::sentences(region_of(wide, "conv3").reasons).find("not float16: its weights \"w3\" reach 70000"),
+            std::string::npos);
+  o.allowed = {"int8", "float16"};
+  o.ranges = ir::symmetric({{"a", 1.0F}, {"b", 300.0F}, {"d", 1.0F}});
+  o.allowed = {"float16"};
+  EXPECT_NE(error_of(convs("constant f32[4,4,3,3] seed:3"), o)
+                .find("float16: the range of tensor \"b\" reaches 38100, and layers keep a wider type where a range reaches 32768"),
+            std::string::npos);
+}
+
+TEST(Float16, OneTypeAloneHoldsForEveryLayer) {
+  const std::string computed = "x = input : f32[1,4,5,5]\nw = input : f32[4,4,3,3]\na = conv x w" + std::string(kConv) +
+                               " from {\"conv1\"}\noutput a\n";  // weights that a run brings
+  for (const char* type : {"float16", "bfloat16"}) {
+    plan::PlanOptions o;
+    o.allowed = {type};
+    EXPECT_NE(error_of(computed, o).find(std::string(type) + ": its weights \"w\" are not a float32 constant"), std::string::npos)
+        << type;
+  }
+  plan::PlanOptions o;
+  o.allowed = {"int8"};
+  EXPECT_NE(error_of(kBlock, o).find("layer \"q\" can have none of them\n  int8: tensor \"n2\" has no range"), std::string::npos)
+      << error_of(kBlock, o);
+}
+
+/// conv1, then a factor, pooling, and conv2: "b" and what pools it reach the factor and more on any input.
+std::string scaled(double factor) {
+  return "x = input : f32[1,4,6,6]\nw1 = constant f32[4,4,3,3] seed:1\nw2 = constant f32[4,4,3,3] seed:2\nk = constant f32[] (" +
+         std::to_string(factor) + ")\na = conv x w1" + kConv + " from {\"conv1\"}\nb = mul a k from {\"scale\"}\nm = max_pool b " +
+         "{kernel=[2,2], pads=[0,0,0,0], strides=[1,1], dilations=[1,1]} from {\"pool\"}\nc = conv m w2" + kConv +
+         " from {\"conv2\"}\nd = relu c from {\"relu\"}\noutput d\n";
+}
+
+TEST(Float16, WithoutRangesARandomInputShowsWhatOverflows) {
+  plan::PlanOptions o;
+  o.allowed.insert("float16");
+  const std::string text = scaled(100000);
+  const plan::Planned p = planned(text, o);
+  ASSERT_TRUE(p.permitted.magnitudes);
+  EXPECT_EQ(p.permitted.magnitudes->found, plan::Magnitudes::Found::values);
+  EXPECT_TRUE(p.permitted.magnitudes->large.contains("b") && p.permitted.magnitudes->large.contains("m"));
+  EXPECT_FALSE(p.permitted.magnitudes->large.contains("a"));
+  EXPECT_EQ(region_of(p, "conv1").precision, DType::f16);
+  EXPECT_EQ(region_of(p, "conv2").precision, DType::f32);
+  EXPECT_FALSE(read_types(p.plan).contains("b:f16"));
+  const std::string why = report::sentences(region_of(p, "conv2").reasons);
+  EXPECT_NE(why.find("not float16: tensor \"m\" reaches "), std::string::npos) << why;
+  EXPECT_NE(
+      why.find(" on one random input, which is no proof for real data; layers keep a wider type where a tensor reaches 32768"),
+      std::string::npos)
+      << why;
+  EXPECT_EQ(region::plan_hash(planned(text, o).plan), region::plan_hash(p.plan)) << "the input is the same each time";
+  const auto results = reference::evaluate(p.graph, testing::seeded_feeds(p.graph, 7));
+  ASSERT_TRUE(results);
+  for (const ir::Tensor& t : *results) {
+    for (const float x : t.data<float>()) EXPECT_TRUE(std::isfinite(x));
+  }
+
+  o.allowed.erase("float32");
+  EXPECT_NE(error_of(text, o).find("float16: tensor \"m\" reaches "), std::string::npos) << error_of(text, o);
+  o.precisions = {{"conv2", "float16"}};
+  EXPECT_EQ(region_of(planned(text, o), "conv2").precision, DType::f16) << "a rule asks for it";
+  o.precisions.clear();
+  o.allowed = {"float16", "float32"};
+  o.ranges = ir::symmetric({{"m", 100.0F}, {"c", 100.0F}});  // steps: 12700
+  EXPECT_EQ(region_of(planned(text, o), "conv2").precision, DType::f16) << "a range counts more";
+}
+
+TEST(Float16, OtherShapesFollowWhatTheRandomInputShowed) {
+  plan::PlanOptions o;
+  o.allowed.insert("float16");
+  const plan::Planned first = planned(scaled(100000), o);
+  auto decided = plan::decided_from_json(plan::to_json(first.decided));
+  ASSERT_TRUE(decided);
+  o.follow = std::make_shared<const plan::Decided>(std::move(*decided));
+  std::string text = scaled(100000);
+  text.replace(text.find("[1,4,6,6]"), 9, "[1,4,8,8]");
+  const plan::Planned p = planned(text, o);
+  EXPECT_EQ(region_of(p, "conv2").precision, DType::f32);
+  EXPECT_EQ(p.decided.form, first.decided.form);
+}
+
+TEST(Float16, ModestMagnitudesChangeNothing) {
+  plan::PlanOptions o;
+  o.allowed.insert("float16");
+  const plan::Planned p = planned(scaled(2), o);
+  EXPECT_TRUE(p.permitted.magnitudes && p.permitted.magnitudes->large.empty());
+  EXPECT_EQ(region_of(p, "conv2").precision, DType::f16);
+  o.ranges = ir::symmetric({{"x", 1.0F}, {"a", 1.0F}, {"m", 1.0F}, {"c", 1.0F}});
+  EXPECT_FALSE(planned(scaled(2), o).permitted.magnitudes) << "every layer has ranges";
+  EXPECT_FALSE(planned(scaled(2), {}).permitted.magnitudes) << "float16 is not allowed";
+  EXPECT_FALSE(planned(scaled(2), all_of(scaled(2), DType::f16)).permitted.magnitudes) << "the model says float16";
+}
+
+/// A mask of -3e38 that an integer input makes says nothing about the layers' magnitudes.
+TEST(Float16, MasksFromIntegersAreNotMagnitudes) {
+  const std::string text =
+      "x = input : f32[1,4,5,5]\ni = input : s64[1,1,5,5]\nw1 = constant f32[4,4,3,3] seed:1\nw2 = constant f32[4,4,3,3] seed:2\nk "
+      "= "
+      "constant f32[] (-300000)\none = constant f32[] (1)\na = conv x w1" +
+      std::string(kConv) +
+      " from {\"conv1\"}\nf = cast i {to=\"f32\"} from {\"cast\"}\ns = sub one f from {\"not\"}\nn = mul s k from {\"mask\"}\nz = "
+      "mul a s "
+      "from {\"use\"}\nc = conv z w2" +
+      kConv + " from {\"conv2\"}\no = add n n from {\"twice\"}\noutput c\noutput o\n";
+  plan::PlanOptions o;
+  o.allowed.insert("float16");
+  const plan::Planned p = planned(text, o);
+  ASSERT_TRUE(p.permitted.magnitudes);
+  EXPECT_EQ(p.permitted.magnitudes->found, plan::Magnitudes::Found::values);
+  EXPECT_TRUE(p.permitted.magnitudes->large.empty());
+}
+
+TEST(Float16, AModelTooLargeForTheReferenceSaysSo) {
+  const std::string text = "x = input : f32[1,64,256,256]\nw = constant f32[64,64,3,3] seed:1\na = conv x w" + std::string(kConv) +
+                           " from {\"conv1\"}\noutput a\n";
+  plan::PlanOptions o;
+  o.allowed.insert("float16");
+  const plan::Planned p = planned(text, o);
+  ASSERT_TRUE(p.permitted.magnitudes);
+  EXPECT_EQ(p.permitted.magnitudes->found, plan::Magnitudes::Found::too_long);
+  EXPECT_GT(p.permitted.magnitudes->seconds, plan::kMostEvaluation);
+  EXPECT_EQ(region_of(p, "conv1").precision, DType::f16);
 }
 
 /// A caller's float16 tensor is read as it is.

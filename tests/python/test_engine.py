@@ -66,9 +66,10 @@ def test_facts(engine):
     assert len(engine.plan_hash) == 32
     assert not engine.open and engine.threads == 1 and engine.device == "cpu"
     assert "image float32(1, 1, 16, 16)" in repr(engine)
-    keys = {"name", "kind", "onnx_nodes", "inputs", "outputs", "tactic", "precision", "reason", "reasons", "alternatives"}
+    keys = {"name", "kind", "onnx_nodes", "inputs", "outputs", "tactic", "precision", "reason", "reasons", "alternatives", "seconds", "seconds_source", "other_types"}
     for layer in engine.layers:
         assert set(layer) == keys
+        assert (layer["seconds"] is None) == (layer["seconds_source"] is None)
         assert layer["name"] and layer["tactic"] and layer["reason"] and layer["reasons"] and layer["onnx_nodes"]
     convs = [l for l in engine.layers if l["kind"].startswith("conv") and l["precision"] == "int8"]
     assert convs and all(c["inputs"][0]["dtype"] == "uint8" and c["inputs"][0]["scale"] > 0 for c in convs)
@@ -285,6 +286,23 @@ def test_calibration_permits_int8(tmp_path):
     kept = octavo.build(FLOAT, calibration=ranges, precision={"*": "float32"}, **options)
     assert not any(layer["precision"] == "int8" for layer in kept.layers)
     assert octavo.build(FLOAT, calibration=ranges, allowed={"float32"}, **options).plan_hash == kept.plan_hash == plain.plan_hash
+
+
+def test_layers_say_their_time_and_that_of_other_types():
+    options = {"shapes": {"image": (1, 1, 16, 16)}, "threads": 1, "calibration": ranges_of_pairs(QDQ), "timing_cache": "none"}
+    estimated = octavo.build(FLOAT, effort=0, **options).layers
+    assert all(l["seconds"] > 0 and l["seconds_source"] == "estimated" for l in estimated if l["kind"].startswith("conv"))
+    assert not any(l["other_types"] for l in estimated)  # effort 0 prices no other type
+    engine = octavo.build(FLOAT, effort=2, **options)
+    weighted = [l for l in engine.layers if l["precision"] == "int8" and l["kind"].startswith("conv")]
+    assert weighted
+    for layer in engine.layers:
+        assert layer["kind"].startswith("conv") is False or (layer["seconds"] > 0 and layer["seconds_source"] == "measured")
+        for other in layer["other_types"]:
+            assert other["node"] in layer["onnx_nodes"] and other["type"] != layer["precision"] and other["seconds"] > 0
+            assert other["seconds_source"] == "measured"
+    assert all({o["type"] for o in l["other_types"]} == {"float32"} for l in weighted)
+    assert octavo.load(engine.tobytes()).layers == engine.layers
 
 
 def test_max_error_and_bfloat16():

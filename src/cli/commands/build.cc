@@ -72,6 +72,32 @@ std::string permitted_summary(const plan::PermitReport& report, bool data) {
   return text;
 }
 
+/// Where float16 is allowed: that ranges are those of a random input, or are not known at all.
+std::string magnitudes_line(const plan::PermitReport& report) {
+  if (!report.magnitudes) return "";
+  const plan::Magnitudes& m = *report.magnitudes;
+  const std::string real = "--calibration TABLE gives the ranges of real data (docs/precision.md)";
+  switch (m.found) {
+    case plan::Magnitudes::Found::values:
+      return fmt::format("float16: ranges were taken from one random input, which is no proof: {}; {}\n",
+                         m.large.empty() ? "no tensor comes near 65504"
+                                         : fmt::format("{} tensor{} reach{} 32768 and stay{} wider", m.large.size(),
+                                                       m.large.size() == 1 ? "" : "s", m.large.size() == 1 ? "es" : "",
+                                                       m.large.size() == 1 ? "s" : ""),
+                         real);
+    case plan::Magnitudes::Found::too_long:
+      return fmt::format(
+          "float16: no ranges are known, so a value beyond 65504 becomes infinite: evaluating the model once on a random "
+          "input would take about {:.0f} s, and {:.0f} s are the most; {}\n",
+          m.seconds, plan::kMostEvaluation, real);
+    case plan::Magnitudes::Found::failed: break;
+  }
+  return fmt::format(
+      "float16: no ranges are known, so a value beyond 65504 becomes infinite: the model cannot be evaluated on a random "
+      "input ({}); {}\n",
+      m.error, real);
+}
+
 report::BuildOptions build_options(const BuildCommandOptions& o, const engine::Engine& engine) {
   report::BuildOptions b;
   b.model = o.model.path;
@@ -264,6 +290,7 @@ Result<int> build(const BuildCommandOptions& o) {
   fmt::print("{}", float_share(loaded.engine->plan(), asked.plan));
   if (!quantized && o.model.calibration.empty() && rounds(o.model, *loaded.built))
     fmt::print("{}", placement_cost(loaded.engine->plan(), asked.plan));
+  fmt::print("{}", magnitudes_line(loaded.built->permitted));
   const auto& regions = loaded.engine->plan().regions;
   if (quantized) fmt::print("{}", outcome_text(*quantized, false));
   if (!quantized && o.model.calibration.empty() &&

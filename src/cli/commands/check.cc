@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/commands/commands.h"
 #include "cli/commands/compare.h"
@@ -108,6 +112,27 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
   return report.ok();
 }
 
+/// Tensors that are stored in float16, the largest magnitude in all samples first: at most ten.
+std::vector<std::pair<std::string, double>> nearest_to_the_end(const std::map<std::string, double>& float16) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::pair<std::string, double>> out(float16.begin(), float16.end());
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (out.size() > kMost) out.resize(kMost);
+  return out;
+}
+
+std::string float16_text(const std::map<std::string, double>& float16, std::size_t samples) {
+  if (float16.empty()) return "";
+  std::string text =
+      fmt::format("\nfloat16 ends at 65504; of {} tensor{} in float16, largest magnitude{} in {} sample{}:\n", float16.size(),
+                  float16.size() == 1 ? "" : "s", float16.size() == 1 ? "" : "s", samples, samples == 1 ? "" : "s");
+  for (const auto& [tensor, largest] : nearest_to_the_end(float16)) {
+    text += std::isfinite(largest) ? fmt::format("  {:>11.5g}  {:>5.1f} %  {}\n", largest, 100 * largest / 65504, tensor)
+                                   : fmt::format("  {:>11}  beyond   {}\n", "inf", tensor);
+  }
+  return text;
+}
+
 Status check_options(const CheckCommandOptions& o) {
   const bool compares = !o.compare.other.empty() || !o.compare.against.empty();
   if (o.tolerance && !compares) {
@@ -185,6 +210,7 @@ Result<int> check(const CheckCommandOptions& o) {
     OCTAVO_TRY(feeds, feeds_of(*data, std::max<std::size_t>(o.samples, 1), loaded.engine->plan()));
   }
   nlohmann::json json;
+  std::map<std::string, double> float16;
   for (const auto& feed : feeds) {
     if (!progress) progress.emplace(o.model.verbose);
     api::CheckOptions options;
@@ -195,10 +221,22 @@ Result<int> check(const CheckCommandOptions& o) {
     if (o.from_model) options.model = &loaded.built->model.graph;
     OCTAVO_TRY(const auto report, api::check(loaded.engine, loaded.built->graph, feed.tensors, options));
     progress.reset();
+    for (const auto& r : report.regions) {
+      for (const auto& [tensor, largest] : r.float16) {
+        double& kept = float16[tensor];
+        kept = std::max(kept, largest);
+      }
+    }
     if (o.json) json["checked"].push_back(json_of(report, feed.name));
     complete = complete && report.complete();
     ok = (o.json ? report.ok() : print_report(report, feed.name, o.model.verbose)) && ok;
   }
+  for (const auto& [tensor, largest] : nearest_to_the_end(float16)) {
+    const bool finite = std::isfinite(largest);
+    json["float16"].push_back(
+        {{"tensor", tensor}, {"largest", finite ? nlohmann::json(largest) : nlohmann::json()}, {"overflows", !finite}});
+  }
+  if (data && !o.json) fmt::print("{}", float16_text(float16, feeds.size()));
   const bool rounded = data && rounds(o.model, *loaded.built);
   if (!rounded && !o.picture.empty())
     return fail(ErrorKind::usage,

@@ -223,7 +223,8 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
           ->type_name("X"));
   of_build(app.add_option("--allow", o.allow,
                           "Types that layers without Q/DQ pairs may compute in (default: int8,float32; others: bfloat16, and "
-                          "float16 and tf32 on a GPU)")
+                          "float16 and tf32 on a GPU). Without float32, a layer that can have none of them is an error; norms, "
+                          "softmax and element-wise operators compute in float32 all the same")
                ->delimiter(',')
                ->allow_extra_args(false)
                ->type_name("TYPE"));

@@ -309,6 +309,7 @@ class Narrower {
     const auto of_model = narrow_type_of_model(n, storage_.model);
     const auto type = of_model ? of_model : storage_.all;
     if (kept || !type || g_.output_uses(v) > 0 || reaches_limit(g_, v, *type)) return std::nullopt;
+    if (!of_model && *type == DType::f16 && !g_.value(v).range && storage_.large.contains(g_.value(v).name)) return std::nullopt;
     if (!in_program(g_, n) && !computes_floats(n.op)) return std::nullopt;
     return Stored{*type, of_model.has_value(), false, {}};
   }

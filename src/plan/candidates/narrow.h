@@ -39,9 +39,10 @@ using ModelTypes = std::map<std::string, ir::DType>;
 
 /// Which float tensors between regions may lie in memory in a type of 16 bits.
 struct Storage {
-  std::optional<ir::DType> all;  ///< every tensor
-  ModelTypes model;              ///< those that have the type in the model
-  std::set<std::string> kept;    ///< ONNX nodes whose results stay float32
+  std::optional<ir::DType> all;         ///< every tensor
+  ModelTypes model;                     ///< those that have the type in the model
+  std::set<std::string> kept;           ///< ONNX nodes whose results stay float32
+  std::map<std::string, double> large;  ///< tensors without a range that `all` leaves float32 if it is f16 (PermitChoices::large)
   [[nodiscard]] bool any() const { return all || !model.empty(); }
 };
 

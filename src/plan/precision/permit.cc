@@ -11,6 +11,7 @@
 #include "base/causes/plan_precision.h"
 #include "ir/grid.h"
 #include "plan/candidates/narrow.h"
+#include "plan/precision/refused_type.h"
 #include "plan/regions/group.h"
 #include "quant/weight_scales.h"
 
@@ -42,26 +43,6 @@ std::optional<NarrowType> narrow_asked(const PrecisionRule& rule) {
 
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
-
-/// For errors of rules that cannot be kept.
-std::string stated(const Reason& why) {
-  const auto tensor = [&] { return std::get<std::string>(why.values[0]); };
-  switch (why.cause) {
-    case cause::tensor_without_range: return fmt::format("tensor \"{}\" has no range", tensor());
-    case cause::tensor_kept_by_rule: return fmt::format("a rule keeps tensor \"{}\" in another type", tensor());
-    case cause::weights_not_float_constant: return fmt::format("its weights \"{}\" are not a float32 constant", tensor());
-    case cause::input_not_float_activation: return fmt::format("its input \"{}\" is not a float32 activation", tensor());
-    case cause::type_not_allowed: return "int8 is not among the allowed types";
-    case cause::weights_beyond_float16:
-      return fmt::format("its weights \"{}\" reach {}, and float16 ends at 65504", tensor(), std::get<double>(why.values[1]));
-    case cause::range_near_float16_end:
-      return fmt::format(
-          "the range of tensor \"{}\" reaches {}, and layers keep a wider type where a range reaches {}, about half of the largest "
-          "float16 value",
-          tensor(), std::get<double>(why.values[1]), std::get<double>(why.values[2]));
-    default: return std::string(name_of(why.cause));
-  }
 }
 
 constexpr double kFloat16End = 65520;  // what rounds to infinity
@@ -345,6 +326,7 @@ class Permitter {
       code_weights(id, n);
       ++report_.int8_layers;
       report_.layers.insert(name);
+      if (!may_leave_int8(n)) report_.only_int8.insert(name);
       if (bfloat16_allowed() && !options_.allowed.contains("float16") && !why_not_narrow(n)) report_.may_bfloat16.insert(name);
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
@@ -357,10 +339,29 @@ class Permitter {
                               rule->pattern, name, stated(*why)));
     }
     OCTAVO_TRY(const auto small, narrow(id, n, name, rule));
+    if (!small && type_rule(n, rule) == nullptr) OCTAVO_CHECK(may_be_float32(n, name, *why));
     ++(!small ? report_.float_layers : *small == ir::DType::bf16 ? report_.bfloat16_layers : report_.float16_layers);
     if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
     for (const std::string& origin : n.origin) report_.why_float.insert_or_assign(origin, *why);
     return {};
+  }
+
+  /// Without float32 among the allowed types, a layer that no rule speaks of must have one of them. Layers on other types than float32 (float64) have
+  /// the model's.
+  [[nodiscard]] Status may_be_float32(const Node& n, const std::string& name, const Reason& not_int8) const {
+    if (options_.allowed.contains("float32") || g_.type(n.outputs[0]).dtype != ir::DType::f32) return {};
+    std::vector<std::pair<std::string, Reason>> refused;
+    for (const std::string& type : options_.allowed) {
+      if (type == "int8") refused.emplace_back(type, not_int8);
+      if (type == "float16") refused.emplace_back(type, why_not_float16(n).value_or(not_int8));
+      if (type == "bfloat16") refused.emplace_back(type, why_not_narrow(n).value_or(not_int8));
+    }
+    return tl::unexpected<Error>(no_allowed_type(name, options_.allowed, refused));
+  }
+  /// Has a layer that a range makes int8 another type to go to?
+  [[nodiscard]] bool may_leave_int8(const Node& n) const {
+    return options_.allowed.contains("float32") || (options_.allowed.contains("float16") && !why_not_float16(n)) ||
+           (bfloat16_allowed() && !why_not_narrow(n));
   }
 
   /// A product of two matrices of floats, as a rule both computed: in a 16-bit type, or as it is.
@@ -387,8 +388,8 @@ class Permitter {
     return std::nullopt;
   }
 
-  /// The same, and why its tensors may not fit float16.
-  [[nodiscard]] std::optional<Reason> why_not_float16(const Node& n) const {
+  /// The same, and why its tensors may not fit float16. `asked`: a rule or the model says so, against which a random input proves nothing.
+  [[nodiscard]] std::optional<Reason> why_not_float16(const Node& n, bool asked = false) const {
     if (auto why = why_not_narrow(n)) return why;
     if (n.op != Op::matmul) {
       double largest = 0;
@@ -402,20 +403,29 @@ class Permitter {
     for (const ValueId v : read) {
       if (const double largest = largest_of_range(g_, v); largest >= kFloat16Limit)
         return because<cause::range_near_float16_end>(g_.value(v).name, largest, kFloat16Limit);
+      const auto seen = choices_.large.find(g_.value(v).name);
+      if (!asked && !g_.value(v).range && seen != choices_.large.end())
+        return because<cause::random_near_float16_end>(seen->first, seen->second, kFloat16Limit);
     }
     return std::nullopt;
+  }
+
+  /// The rule about the node, or else about a tensor that it reads, where that does not ask int8.
+  [[nodiscard]] const PrecisionRule* type_rule(const Node& n, const PrecisionRule* of_node) const {
+    if (of_node != nullptr) return of_node;
+    const std::size_t read = n.op == Op::matmul ? 2 : 1;
+    const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(), [&](const PrecisionRule& r) {
+      return std::any_of(n.inputs.begin(), n.inputs.begin() + static_cast<std::ptrdiff_t>(read),
+                         [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
+    });
+    return of_tensor != options_.precisions.end() && of_tensor->precision != "int8" ? &*of_tensor : nullptr;
   }
 
   /// The type of 16 bits in which a layer that is not int8 computes, because a rule, the model, the allowed types or the choices say so; nothing:
   /// none. One that is to be emulated computes in float32, on rounded operands.
   Result<std::optional<ir::DType>> narrow(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
     using Type = std::optional<ir::DType>;
-    const std::size_t read = n.op == Op::matmul ? 2 : 1;  // what a rule about a tensor may name
-    const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(), [&](const PrecisionRule& r) {
-      return std::any_of(n.inputs.begin(), n.inputs.begin() + static_cast<std::ptrdiff_t>(read),
-                         [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
-    });
-    if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
+    rule = type_rule(n, rule);
     if (rule != nullptr && rule->precision == "float32") return Type();
     const auto take = [&](ir::DType type, const Reason& why) {
       mark_narrow(g_.node(id), type);
@@ -424,7 +434,7 @@ class Permitter {
       return Type(type);
     };
     if (const auto asked = rule == nullptr ? std::nullopt : narrow_asked(*rule)) {
-      if (const auto impossible = asked->type == ir::DType::f16 ? why_not_float16(n) : why_not_narrow(n)) {
+      if (const auto impossible = asked->type == ir::DType::f16 ? why_not_float16(n, true) : why_not_narrow(n)) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule",
                                 rule->pattern, rule->precision, name, stated(*impossible)));
@@ -438,7 +448,7 @@ class Permitter {
     }
     const Type of_model = narrow_type_of_model(n, options_.model_types);
     if (of_model == ir::DType::f16 || options_.allowed.contains("float16")) {
-      const auto impossible = why_not_float16(n);
+      const auto impossible = why_not_float16(n, of_model.has_value());
       if (!impossible) {
         return take(ir::DType::f16,
                     of_model ? because<cause::type_of_the_model>("float16") : because<cause::type_permitted>("float16"));

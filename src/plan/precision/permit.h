@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "base/reason.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "plan/candidates/magnitudes.h"
 #include "plan/options.h"
 #include "plan/precision/permit_pairs.h"
 
@@ -29,6 +31,7 @@ struct PermitReport {
   std::vector<std::string> unusable;        ///< names of ranges that are 0 or not finite: no view can have that scale
   std::set<std::string> inner;              ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
   std::set<std::string> layers;             ///< names of the operators in `permitted`, one each, as PermitChoices takes them
+  std::set<std::string> only_int8;  ///< of `layers`, those that can be no other allowed type: never in PermitChoices::keep_float
   /// Weighted operators and products of two matrices whose types allow bfloat16 (where int8 is not demanded), and those that compute in
   /// it with the reason.
   std::set<std::string> may_bfloat16;
@@ -38,9 +41,10 @@ struct PermitReport {
   std::set<std::string> kept_wide;            ///< ONNX nodes whose results a rule keeps float32
   std::set<std::string> others;               ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
   int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0,
-      float16_layers = 0;            ///< weighted operators, each counted once
-  PermittedPairs pairs;              ///< of the model, where PlanOptions::permit_pairs asks for it
-  std::vector<std::string> missing;  ///< tensors read by weighted operators without a range
+      float16_layers = 0;                        ///< weighted operators, each counted once
+  std::shared_ptr<const Magnitudes> magnitudes;  ///< what decided about float16 where nobody gave ranges; null: nothing was asked
+  PermittedPairs pairs;                          ///< of the model, where PlanOptions::permit_pairs asks for it
+  std::vector<std::string> missing;              ///< tensors read by weighted operators without a range
 };
 
 /// Writes the ranges onto the values they name (Value::range). Call on the imported graph: later passes rename and merge values.
@@ -56,12 +60,14 @@ struct PermitChoices {
   bool all_inner = false;  ///< all that can be
   std::set<std::string> bfloat16 =
       {};  ///< these (products of two matrices too) compute in bfloat16 where they are not int8, if it is allowed
+  /// Tensors without a range that come near the end of float16 on a random input, with their magnitude (Magnitudes::large): not float16 by permission.
+  std::map<std::string, double> large = {};
   std::map<std::string, Reason> why = {};  ///< for nodes in `keep_float` that a plan keeps so; the others are only priced
 };
 
 /// Inserts the views. Normalization is not to be folded into the weights before: codes are made of the weights that the model
 /// holds, as exporters of Q/DQ do. Errors: `usage` when a rule of options.precisions contradicts a demanded view or asks int8 of a
-/// tensor without a range.
+/// tensor without a range, or where float32 is not allowed and a weighted layer without a rule can be none of the allowed types.
 [[nodiscard]] Result<PermitReport> permit(ir::Graph& g, const PlanOptions& options, const PermitChoices& choices = {});
 
 }  // namespace octavo::plan

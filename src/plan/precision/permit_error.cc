@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "plan/candidates/magnitudes.h"
 #include "reference/evaluate.h"
 
 namespace octavo::plan {
@@ -38,16 +39,7 @@ Result<ErrorMeter> ErrorMeter::of(ir::Graph without, std::uint64_t seed, int sam
   ErrorMeter m;
   std::mt19937_64 random(seed);
   for (int sample = 0; sample < samples; ++sample) {
-    std::vector<ir::Tensor> feeds;
-    for (const ir::ValueId v : without.inputs) {
-      ir::Tensor t(without.type(v));
-      if (t.dtype() == ir::DType::f32) {
-        for (float& x : t.mutable_data<float>()) x = static_cast<float>(static_cast<double>(random() >> 40) / (1 << 23) - 1.0);
-      } else if (ir::is_int8(t.dtype())) {
-        for (std::byte& b : t.mutable_bytes()) b = static_cast<std::byte>(random() >> 56);
-      }  // indices, masks and half types stay 0
-      feeds.push_back(std::move(t));
-    }
+    std::vector<ir::Tensor> feeds = random_feeds(without, random);
     OCTAVO_TRY(m.exact_.emplace_back(), reference::evaluate(without, feeds));
     m.feeds_.push_back(std::move(feeds));
   }

@@ -53,6 +53,7 @@ class Chooser {
 
   Result<Precisions> run() {
     choices_.all_inner = options_.inner_pairs;
+    if (options_.magnitudes) choices_.large = options_.magnitudes->large;
     OCTAVO_TRY(out_.form, work_.form(choices_));
     OCTAVO_CHECK(demanded_kernels());
     const PermitReport& made = out_.form.permitted;
@@ -151,6 +152,7 @@ class Chooser {
 
   Status keep_within_error() {
     Names nodes = out_.form.permitted.layers;
+    for (const std::string& node : out_.form.permitted.only_int8) nodes.erase(node);
     nodes.insert(out_.form.permitted.others.begin(), out_.form.permitted.others.end());
     if (!options_.allowed.contains(wide_)) {
       OCTAVO_TRY(const double all, error(out_.form.graph));
@@ -239,7 +241,8 @@ class Chooser {
   //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
   //          wins there is a plan tried with it. Default: int8 where a range permits it, else float16 where it is allowed, else
   //          float32.
-  Status choose_float(const Names nodes) {
+  Status choose_float(Names nodes) {
+    for (const std::string& node : out_.form.permitted.only_int8) nodes.erase(node);
     if (nodes.empty() || !options_.allowed.contains(wide_)) return {};
     PermitChoices none = choices_;
     none.keep_float.insert(nodes.begin(), nodes.end());

@@ -81,7 +81,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
               `octavo build --qdq permit` prints by how much, and the time of each plan.
     precision {pattern of node or tensor names: "int8", "float32", "bfloat16", "bfloat16-emulated", "float16" or "float16-emulated"}, or such pairs: the first that matches counts.
     allowed   types that layers may have, {"int8", "float32"} by default; "bfloat16" if the processor has it (docs/implicit.md), and with device="cuda"
-              "float16" (tensors between layers too) and "tf32" (docs/precision.md).
+              "float16" (tensors between layers too) and "tf32" (docs/precision.md). Without "float32", a layer that can have none of them
+              raises UsageError; norms, softmax and element-wise operators compute in float32 all the same.
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
               networks.
     bindings  {input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have

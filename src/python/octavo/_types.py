@@ -36,7 +36,17 @@ class Alternative(TypedDict):
     estimate: Optional[float]
 
 
+class OtherType(TypedDict):
+    """What the planner counted with for a type that it did not take: the time of the region that computes the node, in a plan with that type."""
+    type: str  # "int8", "float32", "bfloat16" or "float16"
+    node: str  # the ONNX node that the decision is about
+    seconds: float
+    seconds_source: str  # "measured" or "estimated"
+
+
 class Layer(TypedDict):
+    """One region of the plan. `other_types` is empty where no other type was priced: at effort 0 and 1 (bfloat16 on a GPU apart), for layers that
+    Q/DQ pairs make int8, and for float16, which is taken where it is allowed and not weighed (docs/precision.md)."""
     name: str
     kind: str
     onnx_nodes: List[str]
@@ -47,6 +57,9 @@ class Layer(TypedDict):
     reason: str
     reasons: List[Reason]
     alternatives: List[Alternative]
+    seconds: Optional[float]  # of `tactic`, as the planner counted with it; None where it is unknown
+    seconds_source: Optional[str]  # "measured" or "estimated"
+    other_types: List[OtherType]
 
 
 class Finding(TypedDict):

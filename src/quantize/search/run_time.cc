@@ -105,7 +105,9 @@ Result<RunTime> estimated_time(const onnx::Model& model, const std::set<std::str
 Result<Bfloat16Layers> bfloat16_layers(const onnx::Model& model) {
   const Providers& providers = cpu::providers();
   plan::PlanOptions options;
-  options.allowed = {"bfloat16"};  // whatever can be
+  options.allowed = {"float32", "bfloat16"};
+  OCTAVO_TRY(const plan::Planned may, plan_with_reference(model, options, providers));
+  options.precisions = rules_for(may.permitted.may_bfloat16, "bfloat16");  // whatever can be
   OCTAVO_TRY(const plan::Planned planned, plan_with_reference(model, options, providers));
   Bfloat16Layers out;
   for (const auto& [node, why] : planned.permitted.bfloat16) out.possible.insert(node);
