@@ -216,11 +216,8 @@ Region chained(Plan& plan, const Link& link, const Uses& uses) {
   for (const auto& [id, value] : values) {
     if (region::leaves(both, id)) both.graph_outputs.push_back(value);
   }
-  // A quantization of the input is named by the layer that reads it, and stands once.
-  const std::size_t last = a.name.rfind(" + ");
-  const std::string end = last == std::string::npos ? a.name : a.name.substr(last + 3);
-  const bool again = b.name == end || b.name.starts_with(end + " + ");
-  both.name = again ? a.name + b.name.substr(end.size()) : a.name + " + " + b.name;
+  // A quantization that no node of the model demands has the name of the layer that reads it.
+  both.name = b.onnx_nodes.contains(a.name) ? b.name : a.name + " + " + b.name;
   both.onnx_nodes.insert(b.onnx_nodes.begin(), b.onnx_nodes.end());
   both.reasons.push_back(link.kind == LinkKind::stage_operand ? because<cause::stages_joined_in_epilogue>(b.name)
                                                               : because<cause::stages_joined>(name_of(link.kind), b.name));
