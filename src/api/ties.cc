@@ -21,6 +21,14 @@ bool sums_floats(const ir::Graph& g, const ir::Grids& grids, ir::NodeId id) {
   return !ir::classify_anchor(g, grids, id).integer;
 }
 
+bool is_exact(const ir::Graph& g, const ir::Grids& grids, ir::NodeId id) {
+  const Op op = g.node(id).op;
+  if (op == Op::view || op == Op::quantize || op == Op::dequantize || op == Op::relu || op == Op::clip) return true;
+  if (ir::has_trait(op, ir::kMove)) return true;
+  return (op == Op::conv || op == Op::conv_transpose || op == Op::gemm || op == Op::matmul) &&
+         ir::classify_anchor(g, grids, id).integer;
+}
+
 /// The nodes between `known` and a value.
 class Cone {
  public:
@@ -111,6 +119,21 @@ void widen(Between& b, const ir::Tensor& other) {
 }
 
 }  // namespace
+
+bool exact_between(const ir::Graph& g, const ir::Grids& grids, const Known& known, ValueId wanted) {
+  std::set<ValueId> seen;
+  std::vector<ValueId> next{wanted};
+  while (!next.empty()) {
+    const ValueId v = next.back();
+    next.pop_back();
+    if (v == ir::kNone || known.contains(v) || g.is_constant(v) || g.producer(v).op == Op::input || !seen.insert(v).second)
+      continue;
+    if (!is_exact(g, grids, g.value(v).producer)) return false;
+    const auto& inputs = g.producer(v).inputs;
+    next.insert(next.end(), inputs.begin(), inputs.end());
+  }
+  return true;
+}
 
 Result<AtTies> at_ties(const ir::Graph& g, const ir::Grids& grids, const Known& known, ValueId wanted, double tolerance,
                        Loose loose) {

@@ -14,6 +14,11 @@ namespace octavo::api {
 /// of 8-bit codes, and half a step of 16-bit codes.
 inline constexpr double kSumTolerance = 1.0 / (1 << 17);
 
+/// Is everything between `known` and `wanted` exact: products of codes that are summed in integers, roundings to codes, and what moves, selects or clamps values? Then no rewrite may
+/// change a bit.
+[[nodiscard]] bool exact_between(const ir::Graph& graph, const ir::Grids& grids, const std::map<ir::ValueId, ir::Tensor>& known,
+                                 ir::ValueId wanted);
+
 /// The values that an element may have: from `least` to `most`, both ends included.
 struct Between {
   ir::Tensor least, most;

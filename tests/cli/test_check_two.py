@@ -121,4 +121,9 @@ def test_from_model_judges_the_model_as_imported():
     for model in (FP32, QDQ):
         done = check(model, "--from-model", *QUICK, "--input", PICTURE, "--scale", "1/255")
         assert done.stdout.startswith("ok"), done.stdout
+    # The graph of the plan names every result; the model does not, and its output is compared once more, from the tensors stored before it.
+    plain, from_model = (json.loads(check(QDQ, *QUICK, "--json", *more).stdout)["checked"][0]["regions"] for more in ((), ("--from-model",)))
+    elements = [(a["elements"], b["elements"]) for a, b in zip(plain, from_model)]
+    assert all(a > 0 for a, _ in elements) and any(b == 0 for _, b in elements), elements
+    assert elements[-1][1] == 2 * elements[-1][0], elements
     assert "--calibration" in check(FP32, "--from-model", "--calibration", "x", code=2).stderr
