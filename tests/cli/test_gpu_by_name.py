@@ -49,6 +49,8 @@ def build_without(tmp_path, name, architecture):
     regions = [r for r in json.loads(explained.stdout)["regions"] if r["tactic"].startswith("cuda.")]
     assert regions and not any(r["tactic"].startswith("cpu.") for r in json.loads(explained.stdout)["regions"])
     assert architecture.encode() in engine.read_bytes()
+    again = run("rebuild", "--all", engine)  # for the GPU that was named, whatever GPU is here
+    assert again.returncode == 0 and "rebuilt" in again.stdout and architecture.encode() in engine.read_bytes(), (again.returncode, again.stdout, again.stderr)
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.float32))
     if not facts["cuda"]["gpus"]:
         run_here = run("run", engine, "--input", tmp_path / "x.npy")
