@@ -15,8 +15,8 @@
 
 namespace octavo::plan {
 
-struct Decided;     // plan/decided.h
-struct Magnitudes;  // plan/candidates/magnitudes.h
+struct Decided;            // plan/decided.h
+struct SampledMagnitudes;  // plan/candidates/magnitudes.h
 
 /// A network input's or output's memory, as its caller wants it ("int8:hwc", "fp16:chw32").
 struct BindingFormat {
@@ -66,7 +66,7 @@ struct PlanOptions {
   /// such a type is what the model says and needs no permission. Empty: all floats are float32.
   std::map<std::string, ir::DType> model_types;
   /// Tensors near the end of float16 on one random input; make_plan finds them, whatever is given.
-  std::shared_ptr<const Magnitudes> magnitudes;
+  std::shared_ptr<const SampledMagnitudes> magnitudes;
   std::map<std::string, BindingFormat> bindings;  ///< by input or output name
 };
 

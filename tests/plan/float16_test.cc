@@ -289,7 +289,7 @@ TEST(Float16, WithoutRangesARandomInputShowsWhatOverflows) {
   const std::string text = scaled(100000);
   const plan::Planned p = planned(text, o);
   ASSERT_TRUE(p.permitted.magnitudes);
-  EXPECT_EQ(p.permitted.magnitudes->found, plan::Magnitudes::Found::values);
+  EXPECT_EQ(p.permitted.magnitudes->found, plan::SampledMagnitudes::Found::values);
   EXPECT_TRUE(p.permitted.magnitudes->large.contains("b") && p.permitted.magnitudes->large.contains("m"));
   EXPECT_FALSE(p.permitted.magnitudes->large.contains("a"));
   EXPECT_EQ(region_of(p, "conv1").precision, DType::f16);
@@ -359,7 +359,7 @@ TEST(Float16, MasksFromIntegersAreNotMagnitudes) {
   o.allowed.insert("float16");
   const plan::Planned p = planned(text, o);
   ASSERT_TRUE(p.permitted.magnitudes);
-  EXPECT_EQ(p.permitted.magnitudes->found, plan::Magnitudes::Found::values);
+  EXPECT_EQ(p.permitted.magnitudes->found, plan::SampledMagnitudes::Found::values);
   EXPECT_TRUE(p.permitted.magnitudes->large.empty());
 }
 
@@ -370,7 +370,7 @@ TEST(Float16, AModelTooLargeForTheReferenceSaysSo) {
   o.allowed.insert("float16");
   const plan::Planned p = planned(text, o);
   ASSERT_TRUE(p.permitted.magnitudes);
-  EXPECT_EQ(p.permitted.magnitudes->found, plan::Magnitudes::Found::too_long);
+  EXPECT_EQ(p.permitted.magnitudes->found, plan::SampledMagnitudes::Found::too_long);
   EXPECT_GT(p.permitted.magnitudes->seconds, plan::kMostEvaluation);
   EXPECT_EQ(region_of(p, "conv1").precision, DType::f16);
 }

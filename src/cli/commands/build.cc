@@ -75,22 +75,22 @@ std::string permitted_summary(const plan::PermitReport& report, bool data) {
 /// Where float16 is allowed: that ranges are those of a random input, or are not known at all.
 std::string magnitudes_line(const plan::PermitReport& report) {
   if (!report.magnitudes) return "";
-  const plan::Magnitudes& m = *report.magnitudes;
+  const plan::SampledMagnitudes& m = *report.magnitudes;
   const std::string real = "--calibration TABLE gives the ranges of real data (docs/precision.md)";
   switch (m.found) {
-    case plan::Magnitudes::Found::values:
+    case plan::SampledMagnitudes::Found::values:
       return fmt::format("float16: ranges were taken from one random input, which is no proof: {}; {}\n",
                          m.large.empty() ? "no tensor comes near 65504"
                                          : fmt::format("{} tensor{} reach{} 32768 and stay{} wider", m.large.size(),
                                                        m.large.size() == 1 ? "" : "s", m.large.size() == 1 ? "es" : "",
                                                        m.large.size() == 1 ? "s" : ""),
                          real);
-    case plan::Magnitudes::Found::too_long:
+    case plan::SampledMagnitudes::Found::too_long:
       return fmt::format(
           "float16: no ranges are known, so a value beyond 65504 becomes infinite: evaluating the model once on a random "
           "input would take about {:.0f} s, and {:.0f} s are the most; {}\n",
           m.seconds, plan::kMostEvaluation, real);
-    case plan::Magnitudes::Found::failed: break;
+    case plan::SampledMagnitudes::Found::failed: break;
   }
   return fmt::format(
       "float16: no ranges are known, so a value beyond 65504 becomes infinite: the model cannot be evaluated on a random "

@@ -160,14 +160,14 @@ std::vector<ir::Tensor> random_feeds(const Graph& g, std::mt19937_64& random) {
   return feeds;
 }
 
-Result<std::shared_ptr<const Magnitudes>> magnitudes_of(const Graph& g, const PlanOptions& options) {
-  if (!options.allowed.contains("float16") || !options.model_types.empty()) return nullptr;
+Result<std::shared_ptr<const SampledMagnitudes>> magnitudes_of(const Graph& g, const PlanOptions& options) {
+  if (!options.allowed.contains(std::string(ir::name_of(ir::DType::f16))) || !options.model_types.empty()) return nullptr;
   const std::vector<NodeId> order = g.order();
   if (std::none_of(order.begin(), order.end(), [&](NodeId id) { return unknown(g, g.node(id), options.ranges); })) return nullptr;
-  auto out = std::make_shared<Magnitudes>();
+  auto out = std::make_shared<SampledMagnitudes>();
   for (const NodeId id : order) out->seconds += seconds_of(g, g.node(id));
   if (out->seconds > kMostEvaluation) {
-    out->found = Magnitudes::Found::too_long;
+    out->found = SampledMagnitudes::Found::too_long;
     return out;
   }
   OCTAVO_CHECK(begin_step("plan: magnitudes on one random input, for float16"));
@@ -177,7 +177,7 @@ Result<std::shared_ptr<const Magnitudes>> magnitudes_of(const Graph& g, const Pl
     return out;
   }
   OCTAVO_CHECK(begin_step("plan"));  // fails where the caller cancelled
-  out->found = Magnitudes::Found::failed;
+  out->found = SampledMagnitudes::Found::failed;
   out->error = found.error().message;
   return out;
 }

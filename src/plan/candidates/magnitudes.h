@@ -19,7 +19,7 @@ namespace octavo::plan {
 [[nodiscard]] std::vector<ir::Tensor> random_feeds(const ir::Graph& g, std::mt19937_64& random);
 
 /// What one evaluation of a float32 model found.
-struct Magnitudes {
+struct SampledMagnitudes {
   enum class Found : std::uint8_t {
     values,    ///< `large` is complete
     too_long,  ///< nothing was evaluated: the reference would take too long
@@ -36,6 +36,6 @@ inline constexpr double kMostEvaluation = 5;
 
 /// Null: float16 is not allowed, the model has 16-bit tensors of its own, or every float layer has ranges or pairs. `g`: as imported. Tensors that depend on
 /// integer inputs and constants alone, as masks, are left out: such an input is 0. The same graph gives the same result. Errors: the caller has cancelled.
-[[nodiscard]] Result<std::shared_ptr<const Magnitudes>> magnitudes_of(const ir::Graph& g, const PlanOptions& options);
+[[nodiscard]] Result<std::shared_ptr<const SampledMagnitudes>> magnitudes_of(const ir::Graph& g, const PlanOptions& options);
 
 }  // namespace octavo::plan

@@ -41,10 +41,11 @@ struct PermitReport {
   std::set<std::string> kept_wide;            ///< ONNX nodes whose results a rule keeps float32
   std::set<std::string> others;               ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
   int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0,
-      float16_layers = 0;                        ///< weighted operators, each counted once
-  std::shared_ptr<const Magnitudes> magnitudes;  ///< what decided about float16 where nobody gave ranges; null: nothing was asked
-  PermittedPairs pairs;                          ///< of the model, where PlanOptions::permit_pairs asks for it
-  std::vector<std::string> missing;              ///< tensors read by weighted operators without a range
+      float16_layers = 0;  ///< weighted operators, each counted once
+  std::shared_ptr<const SampledMagnitudes>
+      magnitudes;                    ///< what decided about float16 where nobody gave ranges; null: nothing was asked
+  PermittedPairs pairs;              ///< of the model, where PlanOptions::permit_pairs asks for it
+  std::vector<std::string> missing;  ///< tensors read by weighted operators without a range
 };
 
 /// Writes the ranges onto the values they name (Value::range). Call on the imported graph: later passes rename and merge values.
@@ -60,7 +61,7 @@ struct PermitChoices {
   bool all_inner = false;  ///< all that can be
   std::set<std::string> bfloat16 =
       {};  ///< these (products of two matrices too) compute in bfloat16 where they are not int8, if it is allowed
-  /// Tensors without a range that come near the end of float16 on a random input, with their magnitude (Magnitudes::large): not float16 by permission.
+  /// Tensors without a range that come near the end of float16 on a random input, with their magnitude (SampledMagnitudes::large): not float16 by permission.
   std::map<std::string, double> large = {};
   std::map<std::string, Reason> why = {};  ///< for nodes in `keep_float` that a plan keeps so; the others are only priced
 };
