@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
     } else if (key == "--load") {
       o.load = value;
     } else if (key == "--arch") {
-      o.architecture = parse_architecture(value).value();
+      o.architecture = octavo::cuda::parse_architecture(value).value();
     } else if (key == "--programs") {
       o.programs = std::atoi(value.c_str());
     } else {
