@@ -30,7 +30,7 @@ LEVEL = re.compile(r"\beffort\b\s*(?:[<>]=?|[!=]=)|(?:[<!=]=|(?<!-)[<>]=?)\s*(?:
 LEVEL_TABLE = "src/plan/effort.h"
 DECIDING = {"rewrite", "region", "reference", "plan", "engine", "tune", "report"}
 # What reads a text that comes from outside (a file, the caller's words, the system), and what lays out text for people.
-READERS = {"from_json.cc", "reason_json.cc", "from_key.cc", "timing_cache.cc", "file.cc", "signature.cc", "cores.cc", "bind.cc", "permit.cc", "narrow_marks.cc", "sentences.cc", "text.cc", "family.cc"}
+READERS = {"from_json.cc", "reason_json.cc", "from_key.cc", "timing_cache.cc", "file.cc", "signature.cc", "cores.cc", "bind.cc", "narrow_marks.cc", "sentences.cc", "text.cc", "family.cc"}
 COMPARED = re.compile(r'[!=]=\s*"|"\s*[!=]=[^=]|\.(?:find|starts_with|ends_with)\("')
 USUAL_LINES, MOST_LINES = 400, 600
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

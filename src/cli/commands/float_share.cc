@@ -21,7 +21,7 @@ bool wide_layer(const region::Region& r) {
 
 std::string float_share(const region::Plan& plan, const plan::PlanOptions& options) {
   constexpr double kMuch = 1.0 / 3;
-  if (api::device_of(plan) != "cuda" || options.allowed.contains("float16")) return "";
+  if (api::device_of(plan) != "cuda" || options.allowed.contains(plan::LayerType::float16)) return "";
   double all = 0, wide = 0;
   for (const region::Region& r : plan.regions) {
     const double seconds = std::max(r.seconds, 0.0);
