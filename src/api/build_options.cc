@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "api/convert.h"
+#include "api/layer_types.h"
 #include "plan/layout/bind.h"
 
 namespace octavo::api {
@@ -40,8 +41,8 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
   }
   p.ranges_by_hand = options.ranges_by_hand;
   p.plan.permit_pairs = take(permits_pairs(options.qdq));
-  for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
-  p.plan.allowed = options.allowed;
+  for (const auto& [pattern, type] : options.precisions) p.plan.precisions.push_back(take(precision_rule(pattern, type)));
+  p.plan.allowed = take(allowed_types(options.allowed));
   p.plan.max_error = options.max_error;
   for (const auto& [tensor, format] : options.bindings) p.plan.bindings[tensor] = take(plan::parse_format(format));
   take(check_options(p));

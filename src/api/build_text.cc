@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "api/layer_types.h"
 #include "api/load.h"
 #include "ir/tensor.h"
 #include "plan/layout/bind.h"
@@ -57,9 +58,9 @@ std::string build_text(const PipelineOptions& o, const onnx::LateValues& late) {
   if (!p.forced.empty()) j["forced"] = p.forced;
   if (p.max_error) j["max_error"] = *p.max_error;
   if (p.permit_pairs) j["permit_pairs"] = true;
-  if (p.allowed != plan::default_types()) j["allowed"] = p.allowed;
+  if (p.allowed != plan::default_types()) j["allowed"] = p.allowed.names();
   for (const auto& [tensor, q] : p.ranges) j["ranges"][tensor] = ir::to_string(q);
-  for (const plan::PrecisionRule& r : p.precisions) j["precisions"].push_back({r.pattern, r.precision});
+  for (const plan::PrecisionRule& r : p.precisions) j["precisions"].push_back({r.pattern, r.type.name()});
   for (const auto& [tensor, format] : p.bindings) j["bindings"][tensor] = plan::to_string(format);
   for (const auto& [input, value] : late.given) j["values"][input] = write_tensor(value);
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -88,7 +89,7 @@ Result<ReadBuild> read_build(std::string_view text, std::string_view engine) {
     p.forced = j.value("forced", decltype(p.forced)());
     if (j.contains("max_error")) p.max_error = j["max_error"].get<double>();
     p.permit_pairs = j.value("permit_pairs", false);
-    p.allowed = j.value("allowed", plan::default_types());
+    OCTAVO_TRY(p.allowed, allowed_types(j.value("allowed", plan::default_types().names())));
     for (const auto& [tensor, q] : j.value("ranges", std::map<std::string, std::string>())) {
       const auto read = ir::parse_quantizer(q);
       if (!read || read->scale.size() != 1 || read->zero_point.size() != 1 || read->axis >= 0 || !ir::is_int8(read->type) ||
@@ -96,8 +97,10 @@ Result<ReadBuild> read_build(std::string_view text, std::string_view engine) {
         throw Wrong{fmt::format("range \"{}\" of \"{}\"", q, tensor)};
       p.ranges[tensor] = *read;
     }
-    for (const auto& [pattern, precision] : j.value("precisions", std::vector<std::pair<std::string, std::string>>()))
-      p.precisions.push_back({pattern, precision});
+    for (const auto& [pattern, type] : j.value("precisions", std::vector<std::pair<std::string, std::string>>())) {
+      OCTAVO_TRY(plan::PrecisionRule rule, precision_rule(pattern, type));
+      p.precisions.push_back(std::move(rule));
+    }
     for (const auto& [tensor, format] : j.value("bindings", std::map<std::string, std::string>())) {
       OCTAVO_TRY(p.bindings[tensor], plan::parse_format(format));
     }

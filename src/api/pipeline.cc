@@ -234,9 +234,6 @@ Result<bool> permits_pairs(std::string_view qdq) {
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
   OCTAVO_CHECK(cpu::cap_named(options.cpu));
-  const auto known = [](const std::string& type) {
-    return type == "int8" || type == "float32" || type == "bfloat16" || type == "float16";
-  };
   // Why the device has no kernels for it; the reference evaluator has no types that are faster than others.
   const auto float16_here = [&](const std::string& what) -> Status {
     if (options.device != "cpu") return {};
@@ -247,32 +244,19 @@ Status check_options(const PipelineOptions& options) {
                             what));
   };
   for (const plan::PrecisionRule& rule : options.plan.precisions) {
-    if (rule.precision == "float16") OCTAVO_CHECK(float16_here(fmt::format("precision rule \"{}=float16\": type", rule.pattern)));
-    if (!known(rule.precision) && rule.precision != "bfloat16-emulated" && rule.precision != "float16-emulated") {
-      return fail(
-          ErrorKind::usage,
-          fmt::format("precision rule \"{}={}\": known are int8, float32, bfloat16 and, on a GPU, float16, and bfloat16-emulated "
-                      "and float16-emulated",
-                      rule.pattern, rule.precision));
-    }
+    if (rule.type == plan::LayerType::float16)
+      OCTAVO_CHECK(float16_here(fmt::format("precision rule \"{}=float16\": type", rule.pattern)));
   }
-  for (const std::string& type : options.plan.allowed) {
-    if (type == "tf32") {
-      if (!options.device.starts_with("cuda"))
-        return fail(
-            ErrorKind::usage,
-            fmt::format("allowed type \"tf32\": its products are a GPU's, the device is \"{}\"\n  build for device cuda, or "
-                        "leave tf32 out",
-                        options.device));
-      if (!options.plan.allowed.contains("float32"))
-        return fail(ErrorKind::usage,
-                    "allowed type \"tf32\": values stay float32 in memory, which is not allowed\n  allow float32 as well");
-      continue;
-    }
-    if (type == "float16") OCTAVO_CHECK(float16_here("allowed type"));
-    if (!known(type))
+  if (options.plan.allowed.contains(plan::LayerType::float16)) OCTAVO_CHECK(float16_here("allowed type"));
+  if (options.plan.allowed.contains(plan::LayerType::tf32)) {
+    if (!options.device.starts_with("cuda"))
       return fail(ErrorKind::usage,
-                  fmt::format("allowed type \"{}\": known are int8, float32 and bfloat16, and on a GPU float16 and tf32", type));
+                  fmt::format("allowed type \"tf32\": its products are a GPU's, the device is \"{}\"\n  build for device cuda, or "
+                              "leave tf32 out",
+                              options.device));
+    if (!options.plan.allowed.contains(plan::LayerType::float32))
+      return fail(ErrorKind::usage,
+                  "allowed type \"tf32\": values stay float32 in memory, which is not allowed\n  allow float32 as well");
   }
   if (options.plan.allowed.empty())
     return fail(ErrorKind::usage,

@@ -12,6 +12,7 @@
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
 #include "plan/cost.h"
+#include "plan/layer_type.h"
 
 namespace octavo::plan {
 
@@ -26,12 +27,12 @@ struct BindingFormat {
 
 /// A rule by name pattern (shell style: * and ?), the first that matches counts.
 struct PrecisionRule {
-  std::string pattern;    ///< of ONNX node names or tensor names
-  std::string precision;  ///< "int8", "float32", "bfloat16", "float16"; "bfloat16-emulated", "float16-emulated"
+  std::string pattern;  ///< of ONNX node names or tensor names
+  LayerType type;       ///< not tf32
 };
 
-[[nodiscard]] inline std::set<std::string> default_types() {
-  return {"int8", "float32"};
+[[nodiscard]] constexpr LayerTypes default_types() {
+  return {LayerType::int8, LayerType::float32};
 }
 
 struct PlanOptions {
@@ -60,8 +61,8 @@ struct PlanOptions {
   /// With permit_pairs: the pairs between a weighted operator and its activation stay, because a table may be faster than arithmetic
   /// (plan/precision/choose_pairs.h tries it).
   bool inner_pairs = false;
-  std::vector<PrecisionRule> precisions;            ///< layers or tensors by name pattern
-  std::set<std::string> allowed = default_types();  ///< types that anchors may compute in (with permitted views)
+  std::vector<PrecisionRule> precisions;  ///< layers or tensors by name pattern
+  LayerTypes allowed = default_types();   ///< types that anchors may compute in (with permitted views)
   /// The float type that the model gives to the result of each ONNX node, by the node's name, if the device computes in types of 16 bits: rounding to
   /// such a type is what the model says and needs no permission. Empty: all floats are float32.
   std::map<std::string, ir::DType> model_types;

@@ -54,14 +54,15 @@ Rules rules_of(const PlanOptions& options) {
 
 /// May the planner put views or casts where the model has none, or must layers have another type than float32?
 bool permits(const PlanOptions& options) {
-  return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() || options.allowed.contains("bfloat16") ||
-         options.allowed.contains("float16") || !options.allowed.contains("float32") || !options.model_types.empty();
+  return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() ||
+         options.allowed.contains(LayerType::bfloat16) || options.allowed.contains(LayerType::float16) ||
+         !options.allowed.contains(LayerType::float32) || !options.model_types.empty();
 }
 
 /// Which float tensors between regions may lie in memory in 16 bits.
 Storage storage_of(const PlanOptions& options, const PermitReport& permitted, const PermitChoices& choices) {
   Storage s;
-  if (options.allowed.contains("float16")) s.all = ir::DType::f16;
+  if (options.allowed.contains(LayerType::float16)) s.all = ir::DType::f16;
   s.model = options.model_types;
   s.kept = permitted.kept_wide;
   s.large = choices.large;
@@ -129,9 +130,9 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
   for (auto& [node, why] : narrow(form.graph, storage_of(options, form.permitted, choices))) {
     const auto marked = form.permitted.float16.find(node);
     if (marked != form.permitted.float16.end() && marked->second.cause == cause::type_permitted &&
-        !options.allowed.contains("float32")) {
+        !options.allowed.contains(LayerType::float32)) {
       if (!choices.keep_float.contains(node))
-        return tl::unexpected<Error>(no_allowed_type(node, options.allowed, {{"float16", why}}));
+        return tl::unexpected<Error>(no_allowed_type(node, options.allowed, {{LayerType::float16, why}}));
       PermitChoices in_int8 = choices;  // only compared, or kept for --max-error: its range permits int8
       in_int8.keep_float.erase(node);
       return permitted_form(prepared, options, rules, in_int8);
@@ -139,7 +140,7 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
     form.permitted.float16.erase(node);
     form.permitted.not_float16.insert_or_assign(node, std::move(why));
   }
-  if (options.allowed.contains("tf32")) permit_tf32(form.graph);
+  if (options.allowed.contains(LayerType::tf32)) permit_tf32(form.graph);
   OCTAVO_CHECK(ir::verify(form.graph));
   return form;
 }

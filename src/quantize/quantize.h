@@ -48,7 +48,7 @@ struct Options {
   /// With pairs: layers leave int8 until this holds on the data (docs/quantize.md); it needs no `measure`.
   AccuracyBound bound;
   /// The types that layers may have then: int8, and bfloat16, float32 or both. bfloat16 comes first (search_precision).
-  std::set<std::string> allowed = plan::default_types();
+  std::set<std::string> allowed = {"int8", "float32"};
   /// Only layers that this processor computes in bfloat16 go to it: for an engine that is built here.
   bool needs_kernels = false;
   /// How good a network's answers on the data are, 0 to 1: for AccuracyBound::max_drop.

@@ -263,11 +263,12 @@ TEST(Float16, WithoutFloat32ALayerThatCannotBeFloat16IsAnError) {
 TEST(Float16, OneTypeAloneHoldsForEveryLayer) {
   const std::string computed = "x = input : f32[1,4,5,5]\nw = input : f32[4,4,3,3]\na = conv x w" + std::string(kConv) +
                                " from {\"conv1\"}\noutput a\n";  // weights that a run brings
-  for (const char* type : {"float16", "bfloat16"}) {
+  for (const plan::LayerType type : {plan::LayerType("float16"), plan::LayerType("bfloat16")}) {
     plan::PlanOptions o;
     o.allowed = {type};
-    EXPECT_NE(error_of(computed, o).find(std::string(type) + ": its weights \"w\" are not a float32 constant"), std::string::npos)
-        << type;
+    EXPECT_NE(error_of(computed, o).find(std::string(type.name()) + ": its weights \"w\" are not a float32 constant"),
+              std::string::npos)
+        << type.name();
   }
   plan::PlanOptions o;
   o.allowed = {"int8"};

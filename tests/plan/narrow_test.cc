@@ -248,8 +248,9 @@ TEST(Narrow, AProductOfOtherTypesLosesItsMark) {
 TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
   const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
   for (const char* pattern : {"scores", "product", "p", "*"}) {
-    for (const char* type : {"bfloat16", "bfloat16-emulated", "float16", "float16-emulated"}) {
-      const ir::DType narrow = std::string(type).starts_with("b") ? ir::DType::bf16 : ir::DType::f16;
+    for (const plan::LayerType type : {plan::LayerType("bfloat16"), plan::LayerType("bfloat16-emulated"),
+                                       plan::LayerType("float16"), plan::LayerType("float16-emulated")}) {
+      const ir::DType narrow = *type.narrow();
       for (const bool apart : {false, true}) {
         plan::PlanOptions o;
         o.precisions = {{pattern, type}};
@@ -267,7 +268,7 @@ TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
             if (apart) EXPECT_EQ(r.precision, is ? narrow : ir::DType::f32) << r.name;
           }
         }
-        const bool emulated = std::string(type).ends_with("emulated");
+        const bool emulated = type.emulated();
         EXPECT_EQ(small, emulated ? 0 : std::string(pattern) == "*" ? 2 : 1) << pattern;
         const auto& list = narrow == ir::DType::f16 ? planned->permitted.float16 : planned->permitted.bfloat16;
         EXPECT_EQ(list.size(), static_cast<std::size_t>(small)) << pattern;
@@ -275,7 +276,7 @@ TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
         const auto want = reference::evaluate(planned->graph, feeds);
         const auto got = testing::run_plan(planned->plan, providers, feeds, false);
         ASSERT_TRUE(want && got) << pattern;
-        EXPECT_EQ(testing::first_difference(*want, *got), "") << pattern << " " << type;
+        EXPECT_EQ(testing::first_difference(*want, *got), "") << pattern << " " << type.name();
         const auto plain = reference::evaluate(parsed(kProducts), feeds);
         ASSERT_TRUE(plain);
         EXPECT_NE(testing::first_difference(*want, *plain), "") << pattern << ": nothing was rounded";

@@ -201,8 +201,20 @@ TEST(Permit, RulesThatCannotBeKeptAreErrors) {
   EXPECT_NE(failure(residual(), o).find("\"r1\", which has no range"), std::string::npos);
   o.precisions = {{"nowhere*", "float32"}};
   EXPECT_NE(failure(residual(), o).find("matches no ONNX node"), std::string::npos);
-  o.precisions = {{"conv1", "int4"}};
-  EXPECT_NE(failure(residual(), o).find("\"int4\" is not a type"), std::string::npos);
+}
+
+TEST(Permit, TypesAreParsedOnce) {
+  for (const auto& [name, type] : plan::LayerType::kNames) {
+    ASSERT_TRUE(plan::LayerType::parse(name)) << name;
+    EXPECT_EQ(*plan::LayerType::parse(name), type);
+    EXPECT_EQ(plan::LayerType(type).name(), name);
+  }
+  for (const char* name : {"int4", "fp16", "", "float16-", "Float16"}) EXPECT_FALSE(plan::LayerType::parse(name)) << name;
+  plan::LayerTypes types{"float16", "int8"};
+  EXPECT_TRUE(types.contains("int8") && types.contains("float16") && !types.contains("float32"));
+  EXPECT_EQ(types.names(), (std::set<std::string>{"float16", "int8"}));
+  types.erase("float16");
+  EXPECT_EQ(types, plan::LayerTypes({"int8"}));
 }
 
 TEST(Permit, AllowedTypes) {

@@ -81,11 +81,11 @@ ir::Graph chain() {
   return g ? std::move(*g) : ir::Graph{};
 }
 const std::map<std::string, float> kRanges{{"x", 0.03F}, {"r1", 0.05F}, {"r2", 0.07F}};
-const std::set<std::string> kAll{"int8", "float32", "bfloat16"};
+constexpr plan::LayerTypes kAll{"int8", "float32", "bfloat16"};
 
 struct Asked {
   std::map<std::string, double> times;
-  std::set<std::string> allowed = kAll;
+  plan::LayerTypes allowed = kAll;
   std::map<std::string, float> ranges = kRanges;
   std::vector<plan::PrecisionRule> rules = {};
   std::optional<double> max_error = {};

@@ -76,7 +76,7 @@ TEST(RunTime, RulesNameOneNodeEach) {
   ASSERT_EQ(rules.size(), 2U);
   EXPECT_EQ(rules[0].pattern, "a/b\\[0]\\*");
   EXPECT_EQ(rules[1].pattern, "c\\?");
-  EXPECT_EQ(rules[1].precision, "bfloat16");
+  EXPECT_EQ(rules[1].type, plan::LayerType::bfloat16);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "api/layer_types.h"
 #include "api/pipeline.h"
 #include "api/session.h"
 #include "base/build_work.h"
@@ -172,7 +173,9 @@ Status texts_of(const std::string& path, const Arguments& a) {
   api::PipelineOptions options;
   options.device = "cuda:" + a.gpu;
   options.plan.effort = a.effort;
-  if (!a.allowed.empty()) options.plan.allowed = a.allowed;
+  if (!a.allowed.empty()) {
+    OCTAVO_TRY(options.plan.allowed, api::allowed_types(a.allowed));
+  }
   OCTAVO_TRY(const auto session, api::Session::open(path));
   OCTAVO_TRY(const auto model, session->imported(options.import));
   tune::TuneOptions tuning;

@@ -23,10 +23,10 @@ bool wide_layer(const region::Region& r) {
 
 /// The value of --allow that adds float16 to the types that are allowed now.
 std::string with_float16(const plan::PlanOptions& options) {
+  plan::LayerTypes allowed = options.allowed;
+  allowed.insert("float16");
   std::vector<std::string_view> types;
-  for (const std::string_view type : {"int8", "float32", "tf32", "bfloat16", "float16"}) {
-    if (type == "float16" || options.allowed.contains(std::string(type))) types.push_back(type);
-  }
+  for (const plan::LayerType type : allowed.all()) types.push_back(type.name());
   return fmt::format("{}", fmt::join(types, ","));
 }
 
@@ -34,7 +34,7 @@ std::string with_float16(const plan::PlanOptions& options) {
 
 std::string float_share(const region::Plan& plan, const plan::PlanOptions& options) {
   constexpr double kMuch = 1.0 / 3;
-  if (api::device_of(plan) != "cuda" || options.allowed.contains("float16")) return "";
+  if (api::device_of(plan) != "cuda" || options.allowed.contains(plan::LayerType::float16)) return "";
   double all = 0, wide = 0;
   for (const region::Region& r : plan.regions) {
     const double seconds = std::max(r.seconds, 0.0);
@@ -51,7 +51,7 @@ std::string float_share(const region::Plan& plan, const plan::PlanOptions& optio
 std::string placement_cost(const region::Plan& plan, const plan::PlanOptions& options) {
   report::WaysOut ways;
   ways.permit = !options.permit_pairs;
-  if (api::device_of(plan) == "cuda" && !options.allowed.contains("float16"))
+  if (api::device_of(plan) == "cuda" && !options.allowed.contains(plan::LayerType::float16))
     ways.allow = with_float16(options), ways.type = "float16";  // no device stores results of int8 layers in bfloat16
   return report::text(report::float_tensors_of(plan), ways);
 }

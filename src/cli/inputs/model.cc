@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/layer_types.h"
 #include "api/open_file.h"
 #include "api/ranges.h"
 #include "cli/file.h"
@@ -35,9 +36,12 @@ Status take_precisions(const ModelOptions& o, plan::PlanOptions& plan) {
     if (at == std::string::npos || at == 0) {
       return fail(ErrorKind::usage, fmt::format("--precision: \"{}\" is not PATTERN=TYPE, as in conv1=float32", rule));
     }
-    plan.precisions.push_back({rule.substr(0, at), rule.substr(at + 1)});
+    OCTAVO_TRY(plan::PrecisionRule read, api::precision_rule(rule.substr(0, at), rule.substr(at + 1)));
+    plan.precisions.push_back(std::move(read));
   }
-  if (!o.allow.empty()) plan.allowed = {o.allow.begin(), o.allow.end()};
+  if (!o.allow.empty()) {
+    OCTAVO_TRY(plan.allowed, api::allowed_types({o.allow.begin(), o.allow.end()}));
+  }
   return {};
 }
 

@@ -170,7 +170,7 @@ std::string build_text(const quantize::Outcome& out, const std::string& model) {
         pattern += c == ',' ? '?' : c;  // the comma separates rules
       }
     }
-    rules += fmt::format("{}{}={}", rules.empty() ? "" : ",", pattern, rule.precision);
+    rules += fmt::format("{}{}={}", rules.empty() ? "" : ",", pattern, rule.type.name());
   }
   return fmt::format(
       "the model holds these {} layers in float32: building it with them in bfloat16 takes\n  octavo build {} --precision "

@@ -161,7 +161,7 @@ std::vector<ir::Tensor> random_feeds(const Graph& g, std::mt19937_64& random) {
 }
 
 Result<std::shared_ptr<const SampledMagnitudes>> magnitudes_of(const Graph& g, const PlanOptions& options) {
-  if (!options.allowed.contains(std::string(ir::name_of(ir::DType::f16))) || !options.model_types.empty()) return nullptr;
+  if (!options.allowed.contains(LayerType::float16) || !options.model_types.empty()) return nullptr;
   const std::vector<NodeId> order = g.order();
   if (std::none_of(order.begin(), order.end(), [&](NodeId id) { return unknown(g, g.node(id), options.ranges); })) return nullptr;
   auto out = std::make_shared<SampledMagnitudes>();

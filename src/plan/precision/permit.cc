@@ -24,23 +24,6 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-/// A 16-bit type that a rule asks for. `emulated`: with the values kept in float32 (mark_narrow), which computes the same on devices without
-/// instructions for it.
-struct NarrowType {
-  ir::DType type = ir::DType::bf16;
-  bool emulated = false;
-};
-std::optional<NarrowType> narrow_asked(const PrecisionRule& rule) {
-  static constexpr std::pair<std::string_view, NarrowType> kKnown[] = {{"bfloat16", {ir::DType::bf16, false}},
-                                                                       {"bfloat16-emulated", {ir::DType::bf16, true}},
-                                                                       {"float16", {ir::DType::f16, false}},
-                                                                       {"float16-emulated", {ir::DType::f16, true}}};
-  for (const auto& [name, type] : kKnown) {
-    if (rule.precision == name) return type;
-  }
-  return std::nullopt;
-}
-
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -81,13 +64,8 @@ class Permitter {
   /// Every rule names a known type, and something that exists; int8 can be had where it is asked of a tensor.
   Status check_rules() const {
     for (const PrecisionRule& rule : options_.precisions) {
-      const std::string text = rule.pattern + "=" + rule.precision;
+      const std::string text = fmt::format("{}={}", rule.pattern, rule.type.name());
       bool computes = false;  // a weighted operator, a product of two matrices, or what one reads
-      if (rule.precision != "int8" && rule.precision != "float32" && !narrow_asked(rule)) {
-        return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
-                                                  "float32, bfloat16, float16, bfloat16-emulated, float16-emulated",
-                                                  text, rule.precision));
-      }
       bool found = false;
       for (const NodeId id : order_) {
         const Node& n = g_.node(id);
@@ -103,7 +81,7 @@ class Permitter {
           if (n.op == Op::constant || value.name.empty() || !matches(rule.pattern, value.name)) continue;
           found = true;
           const bool of_node = here && weighted_op(n.op);  // the rule is about the operator, which reads another tensor
-          if (rule.precision == "int8" && !of_node && !value.range && grids_.get(v) == nullptr) {
+          if (rule.type == LayerType::int8 && !of_node && !value.range && grids_.get(v) == nullptr) {
             return fail(ErrorKind::usage, fmt::format("precision: the rule \"{}\" asks int8 of tensor \"{}\", which has no range\n"
                                                       "  add it to the calibration table, or remove the rule",
                                                       text, value.name));
@@ -116,12 +94,12 @@ class Permitter {
                                 "and ?; octavo explain lists the nodes",
                                 text));
       }
-      if (narrow_asked(rule) && !computes) {
+      if (rule.type.narrow() && !computes) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}\" asks {} of no convolution or product\n  give the name "
                                 "of a Conv, ConvTranspose or Gemm with constant weights, of a MatMul, or of a tensor that "
                                 "it reads",
-                                text, rule.precision));
+                                text, rule.type.name()));
       }
     }
     return {};
@@ -244,8 +222,8 @@ class Permitter {
     const ir::Value& value = g_.value(v);
     for (const PrecisionRule& rule : options_.precisions) {
       if (&rule == asked) break;
-      if (rule.precision != "int8" && !value.name.empty() && matches(rule.pattern, value.name)) {
-        why = because<cause::tensor_kept_by_rule>(value.name, rule.precision, rule.pattern);
+      if (rule.type != LayerType::int8 && !value.name.empty() && matches(rule.pattern, value.name)) {
+        why = because<cause::tensor_kept_by_rule>(value.name, rule.type.name(), rule.pattern);
         return std::nullopt;
       }
     }
@@ -261,7 +239,7 @@ class Permitter {
 
   bool read_through(NodeId id, std::size_t slot, const PrecisionRule* asked = nullptr) {
     const ValueId v = g_.node(id).inputs[slot];
-    if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
+    if (!options_.allowed.contains(LayerType::int8) || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
     std::optional<Reason> why;
     const auto q = range_of(v, why, asked);
     if (!q) return false;
@@ -282,7 +260,7 @@ class Permitter {
              std::any_of(n.outputs.begin(), n.outputs.end(),
                          [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
     });
-    return first != options_.precisions.end() && first->precision == "float32";
+    return first != options_.precisions.end() && first->type == LayerType::float32;
   }
 
   const PrecisionRule* rule_for(const Node& n) const {
@@ -299,21 +277,21 @@ class Permitter {
     const PrecisionRule* rule = rule_for(n);
     const bool demanded = ir::classify_anchor(g_, grids_, id).integer;
     if (demanded) {
-      if (rule != nullptr && rule->precision != "int8") {
+      if (rule != nullptr && rule->type != LayerType::int8) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}={}\" asks {} of node \"{}\", but QuantizeLinear and DequantizeLinear "
                                 "around it demand int8\n  remove the pairs from the model, or the rule",
-                                rule->pattern, rule->precision, rule->precision, name));
+                                rule->pattern, rule->type.name(), rule->type.name(), name));
       }
       ++report_.demanded_layers;
       report_.demanded.insert(n.origin.begin(), n.origin.end());
       return {};
     }
     std::optional<Reason> why;
-    const PrecisionRule* asked = rule != nullptr && rule->precision == "int8" ? rule : nullptr;
+    const PrecisionRule* asked = rule != nullptr && rule->type == LayerType::int8 ? rule : nullptr;
     if (rule != nullptr && asked == nullptr) {
-      why = because<cause::kept_by_rule>(rule->precision, rule->pattern);
-    } else if (!options_.allowed.contains("int8")) {
+      why = because<cause::kept_by_rule>(rule->type.name(), rule->pattern);
+    } else if (!options_.allowed.contains(LayerType::int8)) {
       why = because<cause::type_not_allowed>("int8");
     } else if (choices_.keep_float.contains(name)) {
       const auto given = choices_.why.find(name);
@@ -327,12 +305,13 @@ class Permitter {
       ++report_.int8_layers;
       report_.layers.insert(name);
       if (!may_leave_int8(n)) report_.only_int8.insert(name);
-      if (bfloat16_allowed() && !options_.allowed.contains("float16") && !why_not_narrow(n)) report_.may_bfloat16.insert(name);
+      if (bfloat16_allowed() && !options_.allowed.contains(LayerType::float16) && !why_not_narrow(n))
+        report_.may_bfloat16.insert(name);
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
     if (!why) why = because<cause::input_not_float_activation>(g_.value(n.inputs[0]).name);  // it lies on a grid already
-    if (rule != nullptr && rule->precision == "int8") {
+    if (rule != nullptr && rule->type == LayerType::int8) {
       return fail(ErrorKind::usage,
                   fmt::format("precision: the rule \"{}=int8\" cannot be kept for node \"{}\": {}\n  give the tensor a range, "
                               "or remove the rule",
@@ -349,19 +328,19 @@ class Permitter {
   /// Without float32 among the allowed types, a layer that no rule speaks of must have one of them. Layers on other types than float32 (float64) have
   /// the model's.
   [[nodiscard]] Status may_be_float32(const Node& n, const std::string& name, const Reason& not_int8) const {
-    if (options_.allowed.contains("float32") || g_.type(n.outputs[0]).dtype != ir::DType::f32) return {};
-    std::vector<std::pair<std::string, Reason>> refused;
-    for (const std::string& type : options_.allowed) {
-      if (type == "int8") refused.emplace_back(type, not_int8);
-      if (type == "float16") refused.emplace_back(type, why_not_float16(n).value_or(not_int8));
-      if (type == "bfloat16") refused.emplace_back(type, why_not_narrow(n).value_or(not_int8));
+    if (options_.allowed.contains(LayerType::float32) || g_.type(n.outputs[0]).dtype != ir::DType::f32) return {};
+    std::vector<std::pair<LayerType, Reason>> refused;
+    for (const LayerType type : options_.allowed.all()) {
+      if (type == LayerType::int8) refused.emplace_back(type, not_int8);
+      if (type == LayerType::float16) refused.emplace_back(type, why_not_float16(n).value_or(not_int8));
+      if (type == LayerType::bfloat16) refused.emplace_back(type, why_not_narrow(n).value_or(not_int8));
     }
     return tl::unexpected<Error>(no_allowed_type(name, options_.allowed, refused));
   }
   /// Has a layer that a range makes int8 another type to go to?
   [[nodiscard]] bool may_leave_int8(const Node& n) const {
-    return options_.allowed.contains("float32") || (options_.allowed.contains("float16") && !why_not_float16(n)) ||
-           (bfloat16_allowed() && !why_not_narrow(n));
+    return options_.allowed.contains(LayerType::float32) ||
+           (options_.allowed.contains(LayerType::float16) && !why_not_float16(n)) || (bfloat16_allowed() && !why_not_narrow(n));
   }
 
   /// A product of two matrices of floats, as a rule both computed: in a 16-bit type, or as it is.
@@ -371,7 +350,7 @@ class Permitter {
     return {};
   }
 
-  [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains("bfloat16"); }
+  [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains(LayerType::bfloat16); }
 
   [[nodiscard]] std::optional<Reason> why_not_narrow(const Node& n) const {
     if (n.op == Op::matmul) {
@@ -418,7 +397,7 @@ class Permitter {
       return std::any_of(n.inputs.begin(), n.inputs.begin() + static_cast<std::ptrdiff_t>(read),
                          [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
     });
-    return of_tensor != options_.precisions.end() && of_tensor->precision != "int8" ? &*of_tensor : nullptr;
+    return of_tensor != options_.precisions.end() && of_tensor->type != LayerType::int8 ? &*of_tensor : nullptr;
   }
 
   /// The type of 16 bits in which a layer that is not int8 computes, because a rule, the model, the allowed types or the choices say so; nothing:
@@ -426,28 +405,28 @@ class Permitter {
   Result<std::optional<ir::DType>> narrow(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
     using Type = std::optional<ir::DType>;
     rule = type_rule(n, rule);
-    if (rule != nullptr && rule->precision == "float32") return Type();
+    if (rule != nullptr && rule->type == LayerType::float32) return Type();
     const auto take = [&](ir::DType type, const Reason& why) {
       mark_narrow(g_.node(id), type);
       auto& list = type == ir::DType::f16 ? report_.float16 : report_.bfloat16;
       for (const std::string& origin : n.origin) list.insert_or_assign(origin, why);
       return Type(type);
     };
-    if (const auto asked = rule == nullptr ? std::nullopt : narrow_asked(*rule)) {
-      if (const auto impossible = asked->type == ir::DType::f16 ? why_not_float16(n, true) : why_not_narrow(n)) {
+    if (const auto asked = rule == nullptr ? std::nullopt : rule->type.narrow()) {
+      if (const auto impossible = *asked == ir::DType::f16 ? why_not_float16(n, true) : why_not_narrow(n)) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule",
-                                rule->pattern, rule->precision, name, stated(*impossible)));
+                                rule->pattern, rule->type.name(), name, stated(*impossible)));
       }
-      if (asked->emulated) {
-        mark_narrow(g_.node(id), asked->type, true);
+      if (rule->type.emulated()) {
+        mark_narrow(g_.node(id), *asked, true);
         return Type();
       }
-      if (asked->type == ir::DType::bf16) report_.may_bfloat16.insert(name);
-      return take(asked->type, because<cause::asked_for_by_rule>(rule->precision, rule->pattern));
+      if (*asked == ir::DType::bf16) report_.may_bfloat16.insert(name);
+      return take(*asked, because<cause::asked_for_by_rule>(rule->type.name(), rule->pattern));
     }
     const Type of_model = narrow_type_of_model(n, options_.model_types);
-    if (of_model == ir::DType::f16 || options_.allowed.contains("float16")) {
+    if (of_model == ir::DType::f16 || options_.allowed.contains(LayerType::float16)) {
       const auto impossible = why_not_float16(n, of_model.has_value());
       if (!impossible) {
         return take(ir::DType::f16,
@@ -460,7 +439,7 @@ class Permitter {
     if (!bfloat16_allowed()) return Type();
     if (!impossible) report_.may_bfloat16.insert(name);
     std::optional<Reason> why;
-    if (!options_.allowed.contains("float32")) {
+    if (!options_.allowed.contains(LayerType::float32)) {
       why = because<cause::type_not_allowed>("float32");
     } else if (choices_.bfloat16.contains(name)) {
       const auto given = choices_.why.find(name);

@@ -47,9 +47,10 @@ class Chooser {
         context_(work.context),
         options_(work.context.options),
         pricer_(work.context),
-        wide_(options_.allowed.contains("float16")                                             ? "float16"
-              : !options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16"
-                                                                                               : "float32") {}
+        wide_(options_.allowed.contains(LayerType::float16) ? LayerType::float16
+              : !options_.allowed.contains(LayerType::float32) && options_.allowed.contains(LayerType::bfloat16)
+                  ? LayerType::bfloat16
+                  : LayerType::float32) {}
 
   Result<Precisions> run() {
     choices_.all_inner = options_.inner_pairs;
@@ -57,7 +58,7 @@ class Chooser {
     OCTAVO_TRY(out_.form, work_.form(choices_));
     OCTAVO_CHECK(demanded_kernels());
     const PermitReport& made = out_.form.permitted;
-    const bool rounds = options_.allowed.contains("float16") || !made.bfloat16.empty() || !made.float16.empty();
+    const bool rounds = options_.allowed.contains(LayerType::float16) || !made.bfloat16.empty() || !made.float16.empty();
     if (options_.max_error && (rounds || !made.permitted.empty() || !made.others.empty())) OCTAVO_CHECK(keep_within_error());
     OCTAVO_TRY(out_.searched, search(out_.form.graph, context_));
     const PermitReport& report = out_.form.permitted;
@@ -189,14 +190,15 @@ class Chooser {
     if (found.kept.empty()) return {};
     for (const std::size_t u : found.kept) {
       for (const std::string& node : units[u].nodes) {
-        const Reason why = units[u].nodes.size() == 1
-                               ? because<cause::kept_for_max_error>(wide_, *options_.max_error, units[u].alone)
-                               : because<cause::kept_with_neighbours_for_max_error>(wide_, *options_.max_error, units[u].alone);
+        const Reason why =
+            units[u].nodes.size() == 1
+                ? because<cause::kept_for_max_error>(wide_.name(), *options_.max_error, units[u].alone)
+                : because<cause::kept_with_neighbours_for_max_error>(wide_.name(), *options_.max_error, units[u].alone);
         choices_.keep_float.insert(node);
         choices_.why.insert_or_assign(node, why);
         region::Decision& d = decision(node);
         d.candidates = {{"int8", seconds(integers, node), {because<cause::permitted_with_error>(units[u].alone)}},
-                        {wide_, seconds(floats, node)}};
+                        {std::string(wide_.name()), seconds(floats, node)}};
         d.chosen = 1;
         d.reasons = {why, because<cause::max_error_search>(found.before, found.after, found.evaluations)};
       }
@@ -256,25 +258,25 @@ class Chooser {
       if (d.candidates.size() < 3) {  // bfloat16 was no candidate
         d.chosen = 0;
         d.reasons = {because<cause::not_slower>("int8", kPartPercent)};
-        d.candidates = {{"int8", seconds, {because<cause::int8_permitted>()}}, {wide_, other->second}};
+        d.candidates = {{"int8", seconds, {because<cause::int8_permitted>()}}, {std::string(wide_.name()), other->second}};
       }
       if (other->second >= seconds * kPart) continue;
       PermitChoices trial = choices_;
       trial.keep_float.insert(node);
-      trial.why.insert_or_assign(node, because<cause::faster_by_parts>(wide_, context_.times()));
-      OCTAVO_TRY(const auto refused, try_choices(std::move(trial), (1 - kPart) * seconds, wide_));
+      trial.why.insert_or_assign(node, because<cause::faster_by_parts>(wide_.name(), context_.times()));
+      OCTAVO_TRY(const auto refused, try_choices(std::move(trial), (1 - kPart) * seconds, wide_.name()));
       if (refused) {
         d.reasons = {*refused};
         continue;
       }
-      d.chosen = index_of(d, wide_);
-      d.reasons = {because<cause::permitted_but_slower>(wide_)};
+      d.chosen = index_of(d, wide_.name());
+      d.reasons = {because<cause::permitted_but_slower>(wide_.name())};
     }
     return {};
   }
 
   Status choose_bfloat16() {
-    if (!options_.allowed.contains("bfloat16") || !options_.allowed.contains("float32")) return {};
+    if (!options_.allowed.contains(LayerType::bfloat16) || !options_.allowed.contains(LayerType::float32)) return {};
     Names nodes;
     for (const std::string& n : out_.form.permitted.may_bfloat16) {
       if (!out_.form.permitted.bfloat16.contains(n)) nodes.insert(n);
@@ -411,7 +413,7 @@ class Chooser {
   Pricer pricer_;
   PermitChoices choices_;
   bool changed_ = false;
-  std::string wide_;  ///< what a permitted layer is without int8
+  LayerType wide_;  ///< what a permitted layer is without int8
   std::optional<ErrorMeter> meter_;
   std::map<std::string, region::Decision> decisions_;  ///< precision, by node
   std::vector<region::Decision> inner_;

@@ -32,14 +32,14 @@ std::string stated(const Reason& why) {
   }
 }
 
-Error no_allowed_type(const std::string& node, const std::set<std::string>& allowed,
-                      const std::vector<std::pair<std::string, Reason>>& refused) {
+Error no_allowed_type(const std::string& node, const LayerTypes& allowed,
+                      const std::vector<std::pair<LayerType, Reason>>& refused) {
   std::string list;
-  for (const auto& [type, why] : refused) list += fmt::format("\n  {}: {}", type, stated(why));
+  for (const auto& [type, why] : refused) list += fmt::format("\n  {}: {}", type.name(), stated(why));
   return {ErrorKind::usage,
           fmt::format("allowed types {0}: layer \"{1}\" can have none of them{2}\n  allow float32 as well, or let a rule give this "
                       "layer its type: --precision \"{1}=float32\"",
-                      fmt::join(allowed, ", "), node, list)};
+                      fmt::join(allowed.names(), ", "), node, list)};
 }
 
 }  // namespace octavo::plan

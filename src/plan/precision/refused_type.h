@@ -1,13 +1,13 @@
 // What errors say where a layer cannot have a type: one that a rule asks for, or all that are allowed.
 #pragma once
 
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/reason.h"
 #include "base/result.h"
+#include "plan/layer_type.h"
 
 namespace octavo::plan {
 
@@ -15,7 +15,7 @@ namespace octavo::plan {
 [[nodiscard]] std::string stated(const Reason& why);
 
 /// The layer can be none of the allowed types, and float32 is not among them; `refused`: each type with its reason.
-[[nodiscard]] Error no_allowed_type(const std::string& node, const std::set<std::string>& allowed,
-                                    const std::vector<std::pair<std::string, Reason>>& refused);
+[[nodiscard]] Error no_allowed_type(const std::string& node, const LayerTypes& allowed,
+                                    const std::vector<std::pair<LayerType, Reason>>& refused);
 
 }  // namespace octavo::plan

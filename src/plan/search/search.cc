@@ -101,7 +101,7 @@ class Search {
 
   /// The caller compares this plan with one in bfloat16 (plan/precision).
   [[nodiscard]] bool precision_is_priced() const {
-    return options_.priced.contains(kPrecision) && options_.allowed.contains("bfloat16");
+    return options_.priced.contains(kPrecision) && options_.allowed.contains(LayerType::bfloat16);
   }
 
   /// Tells the source of times what will be priced, where it wants to know.

@@ -61,7 +61,7 @@ std::set<std::string> refused_nodes(const plan::Planned& planned, const plan::Pl
 
 }  // namespace
 
-std::vector<plan::PrecisionRule> rules_for(const std::set<std::string>& nodes, const std::string& type) {
+std::vector<plan::PrecisionRule> rules_for(const std::set<std::string>& nodes, plan::LayerType type) {
   std::vector<plan::PrecisionRule> out;
   for (const std::string& node : nodes) {
     std::string pattern;

@@ -14,7 +14,7 @@
 namespace octavo::quantize {
 
 /// Rules that give the nodes `type`, each by its own name: what a pattern would read otherwise is escaped.
-[[nodiscard]] std::vector<plan::PrecisionRule> rules_for(const std::set<std::string>& nodes, const std::string& type);
+[[nodiscard]] std::vector<plan::PrecisionRule> rules_for(const std::set<std::string>& nodes, plan::LayerType type);
 
 struct RunTime {
   double seconds = 0;                    ///< of the whole network, on one thread
