@@ -106,7 +106,8 @@ class GpuHereTest : public EmulatedTest {
   mutable std::vector<std::string> codes_;
   const std::unique_ptr<const region::Device> device_ = emulated_device();
   const std::unique_ptr<const region::Provider> provider_ = cuda::make_provider(
-      target_, as_text, [this](std::span<const std::byte> code, std::string_view, std::span<const cuda::Launch* const>) -> Status {
+      target_, as_text,
+      [this](std::span<const std::byte> code, cuda::Architecture, std::span<const cuda::Launch* const>) -> Status {
         const std::lock_guard lock(mutex_);
         codes_.emplace_back(reinterpret_cast<const char*>(code.data()), code.size());
         return {};
