@@ -70,7 +70,7 @@ def test_search_with_bfloat16_and_what_the_build_is_told(tmp_path):
 
 def test_types_that_no_search_can_give_are_refused(tmp_path):
     q = tmp_path / "q.onnx"
-    for allow, said in (("int8,float8", "--allow float8: not a type that the search"), ("int8,float16", "none computes in float16"),
+    for allow, said in (("int8,float8", 'allowed type "float8": known are int8, float32 and bfloat16'), ("int8,float16", "none computes in float16"),
                         ("int8,tf32", "--allow tf32: not a type"), ("int8", "no other type to go to"), ("bfloat16,float32", "layers start in int8")):
         assert said in quantize(q, "--min-sqnr", 20, "--allow", allow, code=2).stderr
     assert "until a bound holds, and no bound is given" in quantize(q, "--allow", "int8,bfloat16", code=2).stderr
