@@ -237,8 +237,8 @@ TEST(Float16, WithoutFloat32ALayerThatCannotBeFloat16IsAnError) {
   plan::PlanOptions o;
   o.allowed = {"int8", "float16"};
   EXPECT_EQ(error_of(text, o),
-            "allowed types float16, int8: layer \"conv3\" can have none of them\n  float16: its weights \"w3\" reach 70000, and "
-            "float16 ends at 65504\n  int8: tensor \"d\" has no range\n  allow float32 as well, or let a rule give this layer its "
+            "allowed types float16, int8: layer \"conv3\" can have none of them\n  int8: tensor \"d\" has no range\n  float16: its "
+            "weights \"w3\" reach 70000, and float16 ends at 65504\n  allow float32 as well, or let a rule give this layer its "
             "type: --precision \"conv3=float32\"");
   o.precisions = {{"conv3", "float32"}};
   EXPECT_EQ(region_of(planned(text, o), "conv3").precision, DType::f32);
