@@ -25,6 +25,13 @@ struct Wrong {
   std::string what;
 };
 
+/// A name that is not known is the file's mistake, not the caller's.
+template <class T>
+T taken(Result<T> read) {
+  if (!read) throw Wrong{read.error().message};
+  return std::move(*read);
+}
+
 ir::Tensor read_tensor(const json& j) {
   ir::DType dtype{};
   const bool known = ir::parse_dtype(j.at("dtype").get<std::string>(), dtype);
@@ -89,7 +96,7 @@ Result<ReadBuild> read_build(std::string_view text, std::string_view engine) {
     p.forced = j.value("forced", decltype(p.forced)());
     if (j.contains("max_error")) p.max_error = j["max_error"].get<double>();
     p.permit_pairs = j.value("permit_pairs", false);
-    OCTAVO_TRY(p.allowed, allowed_types(j.value("allowed", plan::default_types().names())));
+    p.allowed = taken(allowed_types(j.value("allowed", plan::default_types().names())));
     for (const auto& [tensor, q] : j.value("ranges", std::map<std::string, std::string>())) {
       const auto read = ir::parse_quantizer(q);
       if (!read || read->scale.size() != 1 || read->zero_point.size() != 1 || read->axis >= 0 || !ir::is_int8(read->type) ||
@@ -98,11 +105,10 @@ Result<ReadBuild> read_build(std::string_view text, std::string_view engine) {
       p.ranges[tensor] = *read;
     }
     for (const auto& [pattern, type] : j.value("precisions", std::vector<std::pair<std::string, std::string>>())) {
-      OCTAVO_TRY(plan::PrecisionRule rule, precision_rule(pattern, type));
-      p.precisions.push_back(std::move(rule));
+      p.precisions.push_back(taken(precision_rule(pattern, type)));
     }
     for (const auto& [tensor, format] : j.value("bindings", std::map<std::string, std::string>())) {
-      OCTAVO_TRY(p.bindings[tensor], plan::parse_format(format));
+      p.bindings[tensor] = taken(plan::parse_format(format));
     }
     for (const auto& [input, value] : j.value("values", std::map<std::string, json>())) out.late.given[input] = read_tensor(value);
     return out;

@@ -196,6 +196,8 @@ TEST_F(Rebuild, OptionsComeBack) {
                                       R"j({"values":{"k":{"dtype":"s64","shape":[1048576,1048576,1048576],"bytes":""}}})j",
                                       R"j({"bindings":{"a":"nonsense"}})j",
                                       R"j({"threads":"many"})j",
+                                      R"j({"allowed":["int8","float8"]})j",
+                                      R"j({"precisions":[["conv*","float8"]]})j",
                                       "[]",
                                       "7"};
   for (const std::string& lie : lies) {
@@ -203,7 +205,8 @@ TEST_F(Rebuild, OptionsComeBack) {
     const auto change = nlohmann::json::parse(lie);
     if (change.is_object()) j.update(change);
     const auto read = read_build(change.is_object() ? j.dump() : lie, "e");
-    EXPECT_FALSE(read) << lie;
+    ASSERT_FALSE(read) << lie;
+    EXPECT_EQ(read.error().kind, ErrorKind::bad_engine) << lie << ": " << read.error().message;
   }
 }
 

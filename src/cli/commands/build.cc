@@ -210,6 +210,7 @@ Result<int> build(const BuildCommandOptions& o) {
   ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
   for (ModelOptions& other : sets) other.made = model.made;
+  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(model));
   using Clock = std::chrono::steady_clock;
   const BuildWork before = build_work();
   const Clock::time_point begin = Clock::now();
@@ -286,7 +287,6 @@ Result<int> build(const BuildCommandOptions& o) {
   if (loaded.engine->plan().devices.size() > 1) fmt::print("{}", times_text(times));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
-  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(model));
   fmt::print("{}", float_share(loaded.engine->plan(), asked.plan));
   if (!quantized && o.model.calibration.empty() && rounds(o.model, *loaded.built))
     fmt::print("{}", placement_cost(loaded.engine->plan(), asked.plan));

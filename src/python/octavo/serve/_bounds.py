@@ -51,7 +51,8 @@ def json_cost(text: Any, widest: Widest) -> int:
             raise BadRequest(f"the JSON part has more than {widest.elements + widest.fields} values, more than a request of these models needs")
         if lists > widest.lists + widest.fields:
             raise BadRequest(f"the JSON part has more than {widest.lists + widest.fields} lists, more than a request of these models needs")
-    return _VALUE * (commas + 1) + _LIST * lists + _OBJECT * objects + _QUOTE * quotes + size * (4 if wide else 1)  # a text has up to 4 bytes a letter
+    letters = size * (4 if wide else 1)  # Python keeps a text in up to four bytes a letter
+    return letters + _VALUE * (commas + 1) + _LIST * lists + _OBJECT * objects + _QUOTE * quotes
 
 
 def _count(some: bytes, sign: int) -> int:
