@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cuda/text/architecture.h"
 #include "cuda/text/kernel_text.h"
 
 namespace octavo::cuda {
