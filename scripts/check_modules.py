@@ -45,6 +45,7 @@ READERS = {
     "src/plan/search/by_image.cc": "asks whether a node has an attribute",
     "src/cpu/jit/code_options.cc": "reads parameters of a tactic",
     "src/cpu/onednn/implementation.h": "reads oneDNN's name of an implementation",
+    "src/cuda/device/absent_gpu.cc": "reads names of GPUs, which callers give",
     "src/cuda/unknown_weights.cc": "reads what an engine file says of its texts",
     "src/cuda/device/cubin.cc": "reads names of sections of an ELF file",
     "src/cuda/device/gpu_kernel.cc": "reads launches of engine files",

@@ -74,8 +74,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 }
 
 engine::Devices devices_for(const LoadRequest& request) {
-  static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for"};
-  return request.looks_only ? engine::Devices{&cuda::absent_gpu(kElsewhere)} : devices(request.device);
+  return request.looks_only ? devices_elsewhere() : devices(request.device);
 }
 
 /// A plan with a device beside the host, or with a region that says to have machine code.
@@ -94,7 +93,7 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
     OCTAVO_TRY(plans.emplace_back(), engine::plan_of(part, file.name()));
   }
   if (std::none_of(plans.begin(), plans.end(), has_code))
-    return engine::Engine::load_all(opened, all_providers(), devices_for(request));
+    return engine::Engine::load_all(opened, all_providers(request.device), devices_for(request));
   const std::shared_ptr<const engine::ModelSource> model = file.model();
   engine::Engines out;
   for (const engine::Part& part : parts) {
@@ -104,8 +103,9 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
       error.message = fmt::format("engine \"{}\", its kernels compiled anew: {}", file.name(), error.message);
       return tl::unexpected<Error>(std::move(error));
     }
-    OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text_of(part.graph), devices_for(request),
-                                                   nullptr, {model, text_of(part.build), part.notes(), part.about()}));
+    OCTAVO_TRY(auto engine,
+               engine::Engine::create(std::move(plan), all_providers(request.device), text_of(part.graph), devices_for(request),
+                                      nullptr, {model, text_of(part.build), part.notes(), part.about()}));
     out.push_back(std::move(engine));
   }
   if (const std::string why = engine::why_no_set(out); !why.empty())
@@ -114,6 +114,11 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
 }
 
 }  // namespace
+
+engine::Devices devices_elsewhere() {
+  static const cuda::GpuFacts kElsewhere{.name = "the GPU that it was built for"};
+  return {&cuda::absent_gpu(kElsewhere)};
+}
 
 Result<KeptModel> kept_model(const std::shared_ptr<const engine::ModelSource>& source, const std::string& engine) {
   struct Holds {
@@ -148,7 +153,7 @@ Result<std::shared_ptr<const OpenModel>> load_open(const std::shared_ptr<const e
     return rebuild_open(file, request);
   }
   if (!engines) return tl::unexpected<Error>(std::move(engines).error());
-  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(*engines), all_providers(), request));
+  OCTAVO_TRY(auto open, OpenModel::of_file(*file, std::move(*engines), all_providers(request.device), request));
   return std::shared_ptr<const OpenModel>(std::move(open));
 }
 
@@ -194,7 +199,8 @@ Result<engine::Engines> load_engines(const std::string& path, const LoadRequest&
 
 Result<engine::Engines> load_engines(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request) {
   const bool anew = request.rebuild_code && file->made_by().outdated().empty();
-  auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices_for(request));
+  auto all =
+      anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(request.device), devices_for(request));
   if (all || !engine::Engine::is_outdated(*file, all.error())) return all;
   if (!request.upgrade || file->model() == nullptr) return all;
   if (request.warn) request.warn(built_again(*file));

@@ -57,6 +57,9 @@ struct KeptModel {
 };
 [[nodiscard]] Result<KeptModel> kept_model(const std::shared_ptr<const engine::ModelSource>& source, const std::string& engine);
 
+/// For what reads plans and runs nothing (LoadRequest::looks_only): a GPU that need not be in this machine, whatever engine it is.
+[[nodiscard]] engine::Devices devices_elsewhere();
+
 /// cuda::remake_kernels for the GPU that `device` names. A plan without regions for a GPU stays as it is.
 [[nodiscard]] Status remake_code(region::Plan& plan, std::string_view device);
 

@@ -333,8 +333,8 @@ Result<std::shared_ptr<const Session>> OpenModel::session() const {
   if (source_ == nullptr) {
     return fail(
         ErrorKind::unsupported,
-        fmt::format("engine \"{}\": no tuned plan of it becomes one for these shapes by other extents, and it was built without "
-                    "its model (--no-model), by which they could be planned\n  to do: build it with the model, or with these "
+        fmt::format("engine \"{}\": none of its tuned plans can be adapted to these shapes, and it holds no model to plan them "
+                    "from (it was built with --no-model)\n  to do: build it with the model, or with these "
                     "shapes among --shapes",
                     file_));
   }

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "api/description.h"
 #include "api/device_name.h"
 #include "api/finish_build.h"
-#include "api/gpu_here.h"
 #include "api/load.h"
 #include "api/session.h"
+#include "api/used_gpu.h"
 #include "base/build_work.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
@@ -26,36 +25,6 @@
 #include "region/bound_value.h"
 
 namespace octavo::api {
-namespace {
-
-/// A GPU as a device's name says it: its number, here; or its facts, where it need not be here.
-struct NamedGpu {
-  int ordinal = 0;
-  std::optional<cuda::GpuFacts> absent;
-};
-
-/// Of "cuda", "cuda:N" and "cuda:NAME", with or without ",cpu"; nothing for other devices. Error: a name that no GPU has.
-Result<std::optional<NamedGpu>> gpu_named(std::string_view device) {
-  device = preferred_device(device);
-  if (device == "cuda") return NamedGpu();
-  if (!device.starts_with("cuda:")) return std::nullopt;
-  const std::string_view name = device.substr(5);
-  NamedGpu gpu;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), gpu.ordinal);
-  if (error == std::errc() && end == name.data() + name.size() && gpu.ordinal >= 0) return gpu;
-  gpu.ordinal = 0;
-  OCTAVO_TRY(gpu.absent, cuda::find_gpu(name));
-  return gpu;
-}
-
-/// The same, after check_options.
-std::optional<NamedGpu> gpu_of(std::string_view device) {
-  auto gpu = gpu_named(device);
-  return gpu ? *std::move(gpu) : std::nullopt;
-}
-
-}  // namespace
-
 Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, const onnx::LateValues& late) {
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
   const cpu::CapScope cap(most);
@@ -109,7 +78,7 @@ Result<Built> finish_build(onnx::Model model, const PipelineOptions& options, co
 plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Model& model) {
   plan::PlanOptions p = options.plan;
   if (p.threads == 0) p.threads = engine::available_cores();
-  if (gpu_of(options.device)) {
+  if (UsedGpu::of(options.device)) {
     p.usual = cuda::usual_choices(), p.priced = cuda::priced_choices();
     p.model_types = model.float_types;
   }
@@ -126,13 +95,10 @@ plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Mo
 Result<engine::Providers> providers(std::string_view device) {
   if (device == "cpu") return cpu::providers();
   if (device == "reference") return engine::Providers{&reference::oracle_provider()};
-  OCTAVO_TRY(const auto gpu, gpu_named(device));
+  OCTAVO_TRY(const auto gpu, UsedGpu::named(device));
   if (gpu) {
     OCTAVO_CHECK(cuda::check_has_kernels());
-    const GpuHere* const other = gpu_in_place();
-    engine::Providers out{other != nullptr ? other->provider
-                          : gpu->absent    ? &cuda::provider(*gpu->absent)
-                                           : &cuda::provider(gpu->ordinal)};
+    engine::Providers out{&gpu->planner()};
     if (takes_cpu_too(device)) std::ranges::copy(cpu::providers(), std::back_inserter(out));
     return out;
   }
@@ -144,10 +110,10 @@ Result<engine::Providers> providers(std::string_view device) {
           device));
 }
 
-engine::Providers all_providers() {
+engine::Providers all_providers(std::string_view device) {
   engine::Providers all = cpu::providers();
   all.push_back(&reference::oracle_provider());
-  all.push_back(gpu_in_place() != nullptr ? gpu_in_place()->provider : &cuda::provider());
+  all.push_back(&UsedGpu::or_first(device).loader());
   return all;
 }
 
@@ -161,25 +127,22 @@ std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic) {
 }
 
 engine::Devices devices(std::string_view device) {
-  const NamedGpu gpu = gpu_of(device).value_or(NamedGpu());
-  if (gpu.absent) return {&cuda::absent_gpu(*gpu.absent)};
-  return {gpu_in_place() != nullptr ? gpu_in_place()->device : &cuda::gpu(gpu.ordinal)};
+  return {&UsedGpu::or_first(device).device()};
 }
 
 Status check_gpu(std::string_view device) {
-  const auto gpu = gpu_of(device);
-  return gpu && !gpu->absent && gpu_in_place() == nullptr ? cuda::check_gpu_for_builds(gpu->ordinal) : Status();
+  const auto gpu = UsedGpu::of(device);
+  return gpu ? gpu->check() : Status();
 }
 
 Status remake_code(region::Plan& plan, std::string_view device) {
   const auto on_gpu = [](const region::Region& r) { return cuda::provider().knows(r.tactic); };
   if (std::none_of(plan.regions.begin(), plan.regions.end(), on_gpu)) return {};
-  if (const GpuHere* other = gpu_in_place(); other != nullptr) return other->remake(plan);
-  return cuda::remake_kernels(plan, gpu_of(device).value_or(NamedGpu()).ordinal, engine::available_cores());
+  return UsedGpu::or_first(device).remake(plan);
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
-  const auto gpu = gpu_of(build.device);
+  const auto gpu = UsedGpu::of(build.device);
   if (!plan::effort_at(options.effort).measures || (build.device != "cpu" && !gpu) || options.costs != nullptr ||
       plan::followed(options) != nullptr)
     return {};
@@ -250,10 +213,11 @@ Status check_options(const PipelineOptions& options) {
   if (options.plan.allowed.contains(plan::LayerType::float16)) OCTAVO_CHECK(float16_here("allowed type"));
   if (options.plan.allowed.contains(plan::LayerType::tf32)) {
     if (!options.device.starts_with("cuda"))
-      return fail(ErrorKind::usage,
-                  fmt::format("allowed type \"tf32\": its products are a GPU's, the device is \"{}\"\n  build for device cuda, or "
-                              "leave tf32 out",
-                              options.device));
+      return fail(
+          ErrorKind::usage,
+          fmt::format("allowed type \"tf32\": only GPUs multiply in tf32, and the device is \"{}\"\n  build for device cuda, or "
+                      "leave tf32 out",
+                      options.device));
     if (!options.plan.allowed.contains(plan::LayerType::float32))
       return fail(ErrorKind::usage,
                   "allowed type \"tf32\": values stay float32 in memory, which is not allowed\n  allow float32 as well");
@@ -269,12 +233,12 @@ Status check_options(const PipelineOptions& options) {
     return fail(ErrorKind::usage,
                 fmt::format("build: effort {} asked for; 0 to {} are known", options.plan.effort, plan::kMostEffort));
   }
-  const auto gpu = gpu_of(options.device);
-  if (gpu && gpu->absent && plan::effort_at(options.plan.effort).measures) {
+  const auto gpu = UsedGpu::of(options.device);
+  if (gpu && gpu->absent() && plan::effort_at(options.plan.effort).measures) {
     return fail(ErrorKind::usage,
-                fmt::format("effort {} measures kernels, and {} ({}) is only a name here\n  build at effort 0, by estimates, or "
+                fmt::format("effort {} measures kernels, but {} need not be in this machine\n  build at effort 0, by estimates, or "
                             "for device cuda on a machine that has such a GPU",
-                            options.plan.effort, gpu->absent->name, gpu->absent->architecture.text()));
+                            options.plan.effort, cuda::with_architecture(*gpu->absent())));
   }
   if (options.plan.threads >= 0) return {};
   return fail(ErrorKind::usage,

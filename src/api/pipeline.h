@@ -88,11 +88,11 @@ struct Built {
 
 /// What plans for a device may use, in order of preference. Errors: `usage` for an unknown device, naming the known ones.
 [[nodiscard]] Result<engine::Providers> providers(std::string_view device);
-/// Every provider, for loading engine files.
-[[nodiscard]] engine::Providers all_providers();
+/// Every provider, for loading engine files. `device`: which GPU "cuda" is ("cuda:1"); others mean the first.
+[[nodiscard]] engine::Providers all_providers(std::string_view device = "cuda");
 /// What the parameters of a tactic mean, whichever provider's it is; those of its parts apart. For report::details.
 [[nodiscard]] std::vector<region::ParameterRow> parameters_of(const region::Tactic& tactic);
-/// Every device beside the host, for the same. `device`: which GPU "cuda" is ("cuda:1"); others mean the first.
+/// Every device beside the host, for the same.
 [[nodiscard]] engine::Devices devices(std::string_view device = "cuda");
 /// Before a build plans and compiles for it: an error with the way out if the device is a GPU of this machine that cannot be opened.
 [[nodiscard]] Status check_gpu(std::string_view device);

@@ -108,6 +108,10 @@ constexpr ForeignFile kPickle{"a Python pickle, as PyTorch's older checkpoints a
 constexpr ForeignFile kTiff{"a TIFF picture", kPicture};
 
 constexpr Magic kMagic[] = {
+    {0,
+     raw("OCTAVO\0\n"),
+     {"an engine of Octavo",
+      "give the ONNX model that it was built from; octavo explain, run and bench take engines, and so does octavo.load in Python"}},
     {0, "ftrt", kTensorRT},
     {0, "ptrt", kTensorRT},
     {4, "TFL3", {"a TFLite model", kConvert}},

@@ -10,7 +10,7 @@
 
 namespace octavo {
 
-/// All bytes of a file, a pipe or a device, until it ends. `what`: "ranges", "model", ...: a word for the error, or empty. Fails with
+/// All bytes of a file, a pipe (2 GiB at most) or a device (64 KiB at most), until it ends. `what`: "ranges", "model", ...: a word for the error, or empty. Fails with
 /// `io`: cannot read WHAT "PATH": the system's reason ("Is a directory").
 [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& path, std::string_view what = "");
 /// The same as text.

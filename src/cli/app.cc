@@ -17,6 +17,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/view.h"
 #include "cli/effect.h"
+#include "cli/own_inputs.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"
 #include "cli/usage.h"
@@ -123,6 +124,10 @@ int run_command(const std::vector<std::string>& arguments) {
   if (const auto found = std::ranges::find_if(arguments, is_bundled_by_mistake); found != arguments.end())
     return print_error(
         {ErrorKind::usage, fmt::format("\"{}\" is not an option of octavo {}{}", *found, arguments[0], kBenchmarkApp)});
+  for (const auto& [sub, command] : commands) {
+    if (sub->name() != arguments[0]) continue;
+    if (const Status given = check_empty_values(*sub, arguments); !given) return print_error(given.error());
+  }
   const Arguments::Outcome outcome = app.parse(arguments);
   if (outcome.kind == Arguments::Outcome::Kind::print) {
     std::fputs(outcome.text.c_str(), stdout);
@@ -133,6 +138,7 @@ int run_command(const std::vector<std::string>& arguments) {
     for (const auto& [sub, command] : commands) {
       if (!sub->parsed()) continue;
       if (const Status sound = check_effects(*sub); !sound) return print_error(sound.error());
+      if (const Status apart = check_own_inputs(*sub); !apart) return print_error(apart.error());
       const auto result = command();
       return finish(result ? *result : print_error(result.error()));
     }

@@ -1,5 +1,7 @@
 #include "cli/arguments.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -84,12 +86,41 @@ Option* Option::check(Range<T> range) {
 template Option* Option::check(Range<int>);
 template Option* Option::check(Range<std::int64_t>);
 template Option* Option::check(Range<double>);
+Option* Option::check(AtLeast least) {
+  const std::string range = fmt::format("{:g} or more", least.min);
+  const auto why = [least, range](std::string& text) {
+    double value = 0;
+    return CLI::detail::lexical_cast(text, value) && value >= least.min ? std::string() : "Value " + text + " is not " + range;
+  };
+  option_->check(CLI::Validator(why, "FLOAT in [" + range + "]", ""));
+  return this;
+}
 Option* Option::check(OneOf one) {
   option_->check(CLI::IsMember(std::move(one.names)));
   return this;
 }
 Option* Option::transform(std::function<std::string(std::string&)> change) {
   option_->transform(CLI::Validator(std::move(change), "", ""));
+  return this;
+}
+
+Option* Option::file(const std::string& type, FileUse use) {
+  option_->type_name(type);
+  option_->check(CLI::Validator([](std::string& text) { return text.empty() ? std::string(kEmptyValue) : std::string(); }, "", ""));
+  use_ = use, refuses_empty_ = true;
+  return this;
+}
+Option* Option::reads(const std::string& type) {
+  return file(type, FileUse::read);
+}
+Option* Option::writes(const std::string& type) {
+  return file(type, FileUse::written);
+}
+Option* Option::updates(const std::string& type) {
+  return file(type, FileUse::updated);
+}
+Option* Option::use(FileUse use) {
+  use_ = use;
   return this;
 }
 
@@ -104,6 +135,10 @@ std::size_t Option::count() const {
 }
 std::vector<std::string> Option::results() const {
   return option_->results();
+}
+std::string Option::label() const {
+  const std::string place = option_->get_name(true);
+  return place.empty() ? name() : place;
 }
 bool Option::flag() const {
   return option_->get_items_expected_max() == 0;

@@ -23,9 +23,15 @@ template <class T>
 struct Range {
   T min, max;
 };
+struct AtLeast {
+  double min;
+};
 struct OneOf {
   std::vector<std::string> names;
 };
+
+/// What a command does with the file that an option names.
+enum class FileUse { none, read, written, updated };  ///< updated: read, and written with what came of it
 
 /// One option or positional argument; lives as long as its Arguments.
 class Option {
@@ -42,7 +48,13 @@ class Option {
   Option* excludes(Option* other);
   template <class T>
   Option* check(Range<T> range);
+  Option* check(AtLeast least);
   Option* check(OneOf one);
+  /// Its values name files (cli/own_inputs.h), `type` is the type's name, and an empty value is refused: the shell variable that should hold it is not set.
+  Option* reads(const std::string& type);
+  Option* writes(const std::string& type);
+  Option* updates(const std::string& type);
+  Option* use(FileUse use);  ///< only what is done with the file
   /// Changes what was given; the message where it cannot be.
   Option* transform(std::function<std::string(std::string&)> change);
 
@@ -51,12 +63,23 @@ class Option {
   [[nodiscard]] std::size_t count() const;  ///< how often it was given
   [[nodiscard]] std::vector<std::string> results() const;
   [[nodiscard]] bool flag() const;
+  [[nodiscard]] FileUse use() const { return use_; }
+  /// As --help lists it: "MODEL", where it also has a place, else its name.
+  [[nodiscard]] std::string label() const;
+  [[nodiscard]] bool takes_empty() const { return !refuses_empty_; }
   /// Every spelling.
   [[nodiscard]] std::vector<std::string> spellings() const;
 
  private:
+  Option* file(const std::string& type, FileUse use);
+
   CLI::Option* option_;
+  FileUse use_ = FileUse::none;
+  bool refuses_empty_ = false;
 };
+
+inline constexpr const char* kEmptyValue =
+    "the value is empty (a shell variable that is not set?)\n  name a file, or leave the option out";
 
 /// Why an option has no effect beside the other arguments, as it was given ("--bind image=uint8"), and what to do instead; empty where it
 /// has one. Asked after parsing.

@@ -225,6 +225,11 @@ Result<Translated> from_trtexec(const std::vector<std::string>& arguments) {
   const std::vector<Argument> parsed = parse(arguments);
   const Beside beside = beside_in(arguments);
   for (const Argument& a : parsed) OCTAVO_CHECK(translate(a, beside, out));
+  const auto allowed = values_of("--allow", arguments);
+  if (!allowed.empty() && (beside.fp16 || beside.bf16 || beside.best)) {
+    out.notes.push_back(fmt::format("--allow {} beside --fp16, --bf16 or --best: every type is allowed that one of them names",
+                                    fmt::join(allowed, ",")));
+  }
   return out;
 }
 
@@ -234,7 +239,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
   std::string model, engine, saved, opt, measuring;
   std::vector<std::string> shapes;  // with the option, and with a value that stands apart
-  bool skip = false, range = false;
+  bool skip = false, range = false, absent = false;
   // Values of options that octavo has itself may stand apart: they follow their option into its command.
   const Argument* before = nullptr;
   const auto all = parse(arguments);
@@ -254,6 +259,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
       skip = true;
       continue;
     }
+    absent = absent || a.whole == "--gpu" || a.whole.starts_with("--gpu=");
     if (name == "--optShapes") opt = value;
     range = range || name == "--minShapes" || name == "--maxShapes";
     both.push_back(a.whole);
@@ -275,12 +281,13 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
     both.insert(both.begin() + 1, engine);  // options about building as well: bench says which have no effect
     return Calls{both};
   }
-  if (skip && !measuring.empty()) {
-    return fail(
-        ErrorKind::usage,
-        fmt::format("{} has no effect: --skipInference and --buildOnly measure nothing\n  leave out one of the two", measuring));
-  }
-  if (skip && saved.empty()) return fail(ErrorKind::usage, "--skipInference without --saveEngine: the build would write no file");
+  const std::string_view unmeasured = skip ? "--skipInference and --buildOnly measure nothing"
+                                           : "--gpu builds for a GPU that need not be in this machine, and measures nothing";
+  skip = skip || absent;
+  if (skip && !measuring.empty())
+    return fail(ErrorKind::usage, fmt::format("{} has no effect: {}\n  leave out one of the two", measuring, unmeasured));
+  if (skip && saved.empty())
+    return fail(ErrorKind::usage, fmt::format("{}: without --saveEngine the build would write no file", unmeasured));
   if (!saved.empty()) {
     build.insert(build.begin() + 1, {model, "-o", saved});
     bench.insert(bench.begin() + 1, saved);

@@ -66,10 +66,12 @@ Status check_tactic(const Tactic& stored, const Family& f, const Region& r, Isa 
   if (stored == own) return {};
   if (stored.name() != own.name())
     return fail(ErrorKind::bad_engine, fmt::format("tactic {}: for this region it is {}", stored.name(), own.name()));
-  return fail(ErrorKind::bad_engine,
-              fmt::format("tactic {}: what it says to require ({}), or to be, is not what it is (it requires {})", stored.name(),
-                          fmt::join(stored.required, ", "),
-                          own.required.empty() ? "nothing" : fmt::format("{}", fmt::join(own.required, ", "))));
+  return fail(
+      ErrorKind::bad_engine,
+      fmt::format(
+          "tactic {}: the file states other properties than this tactic has (it states that it requires {}; it requires {})",
+          stored.name(), fmt::join(stored.required, ", "),
+          own.required.empty() ? "nothing" : fmt::format("{}", fmt::join(own.required, ", "))));
 }
 
 /// The row and level of a tactic.

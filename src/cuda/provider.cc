@@ -45,9 +45,12 @@ constexpr std::size_t kLeast = 1, kFew = 2;
 constexpr double kBehind = 1.2;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
 
-/// The best of each kind first: sets that differ in nothing but these parameters take nearly the same time.
-std::vector<EstimatedTactic> shortlist(std::vector<EstimatedTactic> all) {
-  static const std::set<std::string, std::less<>> minor{"stages", "filter", "copies"};
+/// Of the family's: the best of each kind first. A kind is what differs in minor parameters alone.
+std::vector<EstimatedTactic> shortlist(const Family& family, std::vector<EstimatedTactic> all) {
+  std::set<std::string_view> minor;
+  for (const ParameterRow& row : family.parameters()) {
+    if (row.minor) minor.insert(row.name);
+  }
   std::map<std::string, std::size_t> seen;
   std::vector<std::pair<std::size_t, const EstimatedTactic*>> ranked;
   for (const EstimatedTactic& c : all) {
@@ -269,7 +272,7 @@ class GpuProvider final : public region::Provider, public region::Restarts {
     for (const Family* f : families_for(seen.region())) {
       const auto matched = f->matched(seen.region(), plan, target_);
       Listed l{f, refusal_of(matched), {}};
-      if (matched) l.all = shortlist((*matched)->tactics());
+      if (matched) l.all = shortlist(*f, (*matched)->tactics());
       out.push_back(std::move(l));
     }
     for (const Listed& l : out) {

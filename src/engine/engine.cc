@@ -236,9 +236,13 @@ Result<Engines> Engine::load_all(const std::shared_ptr<const EngineFile>& file, 
   auto all = load_parts(file, providers, devices);
   if (all) return all;
   Error error = std::move(all).error();
-  error.message += region::is_older_version(error)
-                       ? rebuild_hint(file->container(), path)
-                       : fmt::format("\n  the engine was built by Octavo {}, this is {}", file->made_by().version(), kVersion);
+  if (region::is_older_version(error)) {
+    error.message += rebuild_hint(file->container(), path);
+  } else {
+    const std::string by = file->made_by().version();
+    error.message += by == kVersion ? fmt::format("\n  the engine was built by this version of Octavo, {}", by)
+                                    : fmt::format("\n  the engine was built by Octavo {}, this is {}", by, kVersion);
+  }
   return tl::unexpected<Error>(std::move(error));
 }
 

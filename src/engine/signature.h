@@ -24,6 +24,9 @@ inline constexpr std::size_t kSignatureBytes = 128;
 /// is no PEM.
 [[nodiscard]] Result<std::string> read_key(const std::string& key);
 
+/// The public half of a private key, as PEM text. Errors: as sign.
+[[nodiscard]] Result<std::string> public_half(const std::string& private_key);
+
 /// The bytes to put behind `file`. Errors: usage for what is no private Ed25519 key without a password; unsupported in a build without OpenSSL.
 [[nodiscard]] Result<std::string> sign(std::span<const std::byte> file, const std::string& private_key);
 

@@ -15,7 +15,8 @@ std::size_t idx(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 std::string called(const Graph& g, ValueId v) {
-  return g.value(v).name.empty() ? fmt::format("%{}", v) : g.value(v).name;
+  const std::string& name = g.nearest_name(v);
+  return name.empty() ? fmt::format("%{}", v) : name;
 }
 
 /// The weights of a node seen as [outputs][K]: where an element's output channel is, and how many products meet in one sum.

@@ -139,6 +139,23 @@ void Graph::replace_uses(ValueId from, ValueId to, bool join_origin) {
   touch();
 }
 
+const std::string& Graph::nearest_name(ValueId v) const {
+  const auto keeps_elements = [](Op op) { return op == Op::reshape || op == Op::transpose || op == Op::cast || op == Op::view; };
+  for (ValueId at = v;;) {
+    if (!value(at).name.empty()) return value(at).name;
+    const Node& made_by = producer(at);
+    if (!keeps_elements(made_by.op)) break;
+    at = made_by.inputs[0];
+  }
+  for (ValueId at = v;;) {
+    const auto& readers = users(at);
+    const auto next = std::find_if(readers.begin(), readers.end(), [&](const auto& r) { return keeps_elements(node(r.first).op); });
+    if (next == readers.end()) return value(v).name;
+    at = node(next->first).outputs[0];
+    if (!value(at).name.empty()) return value(at).name;
+  }
+}
+
 int Graph::output_uses(ValueId v) const {
   return static_cast<int>(std::count(outputs.begin(), outputs.end(), v));
 }

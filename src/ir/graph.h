@@ -137,6 +137,9 @@ class Graph {
   void replace_uses(ValueId from, ValueId to, bool join_origin = true);
   /// Readers as (node, input slot); graph outputs are not included. Rebuilt lazily after changes.
   [[nodiscard]] const std::vector<std::pair<NodeId, int>>& users(ValueId v) const;
+  /// The value's name; where it has none, that of the nearest value with the same elements: in front of it or behind it, beyond reshapes, transposes, casts and
+  /// views. Empty if none of these has one. For people: an ONNX tensor that stands for several values names all of them.
+  [[nodiscard]] const std::string& nearest_name(ValueId v) const;
   [[nodiscard]] int output_uses(ValueId v) const;  ///< how many graph outputs name v
   [[nodiscard]] int use_count(ValueId v) const { return static_cast<int>(users(v).size()) + output_uses(v); }
   /// Marks nodes that no output depends on as dead. Graph inputs stay. Returns how many died.

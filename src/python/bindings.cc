@@ -93,14 +93,21 @@ nb::list doctor_bytes(const nb::bytes& model, const std::string& calibration, co
   return findings(found);
 }
 
-/// A key as octavo.load takes it: a path, or PEM as str or bytes.
-std::string key_of(const nb::object& key) {
+/// A key as octavo.load takes it: a path, or PEM as str or bytes. An empty one is a mistake, such as a variable of the environment that is not set.
+std::string key_of(const char* name, const nb::object& key) {
   if (key.is_none()) return {};
+  std::string text;
   if (nb::isinstance<nb::bytes>(key)) {
     const nb::bytes pem = nb::cast<nb::bytes>(key);
-    return {pem.c_str(), pem.size()};
+    text.assign(pem.c_str(), pem.size());
+  } else {
+    text = path_of(key);
   }
-  return path_of(key);
+  if (text.empty())
+    throw Exception(
+        Exception::Kind::usage,
+        std::string(name) + "=\"\": the key is empty\n  give a key (PEM, or the path of a PEM file), or None for no key");
+  return text;
 }
 
 /// The key is tried before anything is written.
@@ -123,7 +130,7 @@ Engine load(const nb::object& path, std::optional<int> threads, const nb::object
     throw Exception(Exception::Kind::usage, "code=\"" + code + "\": known are \"file\" and \"rebuild\"");
   octavo::LoadOptions options;
   options.threads = threads.value_or(0);
-  options.verify = key_of(verify);
+  options.verify = key_of("verify", verify);
   options.rebuild_code = code == "rebuild";
   options.upgrade = upgrade;
   options.reserve = reserve;
@@ -236,7 +243,7 @@ NB_MODULE(_octavo, m) {
       .def(
           "save",
           [](const Engine& e, const nb::object& path, const nb::object& sign) {
-            const std::string name = path_of(path), key = key_of(sign);
+            const std::string name = path_of(path), key = key_of("sign", sign);
             const nb::gil_scoped_release release;
             if (key.empty()) return e.save(name);
             save_signed(e, name, key);
@@ -301,7 +308,8 @@ NB_MODULE(_octavo, m) {
             out["working_most"] = use.working_most == 0 ? nb::object(nb::none()) : nb::cast(use.working_most);
             return out;
           },
-          "Bytes, a dict: constants (weights and tables), working (working memory of one run; of an open engine for the largest "
+          "Bytes of the host's memory, a dict: constants (weights and tables), working (working memory of one run; of an open "
+          "engine for the largest "
           "shapes that it has run),\n"
           "working_most (for the largest shapes of its range; None where that is not known), held (working memory that is kept "
           "for runs now).")

@@ -40,8 +40,10 @@ using Parameters = std::map<std::string, std::string>;
 
 /// One parameter of a family, described once. `values`: what it may be, with ", " between alternatives: words, and A..B for the whole
 /// numbers from A to B. {"order", "rows, blocks", "..."}, {"pixels", "1..12", "..."}.
+/// `minor`: sets of parameters that differ in such alone take nearly the same time, and a search tries few of them.
 struct ParameterRow {
   std::string_view name, values, meaning;
+  bool minor = false;
 };
 
 /// Empty: every parameter has a row, and is one of its values. Otherwise which is not.

@@ -42,6 +42,8 @@ struct Precision {
   [[nodiscard]] constexpr bool from_float32() const {
     return *this == ir::DType::f32 || work == Work::quantize || work == Work::narrow;
   }
+  /// Is it work of the device that computes, and no copy between its memory and another one's? Such copies are the same in every plan of a model.
+  [[nodiscard]] constexpr bool computes_here() const { return work != Work::transfer; }
   /// Does it compute in this 16-bit float type, or round float32 to it?
   [[nodiscard]] constexpr bool has(ir::DType t) const { return (work == Work::type || work == Work::narrow) && type == t; }
 };

@@ -90,8 +90,10 @@ Totals totals_of(const region::Plan& plan) {
     const bool vector = region.tactic.vector;
     ++t.regions;
     t.int8_regions += region.precision == region::Work::int8 ? 1 : 0;
-    t.float_regions +=
-        region.precision.from_float32() || region.precision.has(ir::DType::bf16) || region.precision.has(ir::DType::f16) ? 1 : 0;
+    t.float_regions += region.precision.from_float32() || region.precision == region::Work::tf32 ||
+                               region.precision.has(ir::DType::bf16) || region.precision.has(ir::DType::f16)
+                           ? 1
+                           : 0;
     (c.integer ? t.int8_macs : t.float_macs) += c.macs;
     t.bytes += c.bytes;
     if (vector) {

@@ -21,7 +21,7 @@ struct Costs {
 /// Sums over a plan. `*_vector` is the part that vector kernels do.
 struct Totals {
   int regions = 0, int8_regions = 0,
-      float_regions = 0;  ///< by Region::precision, bfloat16 and float16 as float; "move" and others: neither
+      float_regions = 0;  ///< by Region::precision, tf32, bfloat16 and float16 as float; "move" and others: neither
   std::int64_t int8_macs = 0, int8_macs_vector = 0;
   std::int64_t float_macs = 0, float_macs_vector = 0;
   std::int64_t bytes = 0, bytes_vector = 0;

@@ -73,6 +73,10 @@ FloatTensors float_tensors_of(const region::Plan& plan) {
   double all = 0, part = 0;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const double seconds = std::max(plan.regions[i].seconds, 0.0);
+    if (!plan.regions[i].precision.computes_here()) {
+      out.beside_transfers = true;
+      continue;
+    }
     all += seconds;
     part += touching.contains(i) ? seconds : 0;
   }
@@ -89,8 +93,9 @@ std::string text(const FloatTensors& t, const WaysOut& ways) {
       t.count, one ? "" : "s", one ? "is" : "are", one ? "it is" : "they are", one ? "it" : "them", amount(t.bytes, "B"),
       100 * t.share_of_bytes, t.tensor, t.maker, t.reader);
   if (t.share_of_time >= 0) {
-    out += fmt::format("  the regions that store or read {} take {:.0f} % of the {} time\n", one ? "it" : "them",
-                       100 * t.share_of_time, t.measured ? "measured" : "estimated");
+    out += fmt::format("  the regions that store or read {} take {:.0f} % of the {} time{}\n", one ? "it" : "them",
+                       100 * t.share_of_time, t.measured ? "measured" : "estimated",
+                       t.beside_transfers ? " on the GPU, without the copies from and to the host" : "");
   }
   if (ways.permit && t.with_codes > 0) {
     const bool all = t.with_codes == t.count;

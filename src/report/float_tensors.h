@@ -15,10 +15,11 @@ struct FloatTensors {
   int with_codes = 0;      ///< of these: the region stores 8-bit codes beside them, for readers behind a pair
   std::int64_t bytes = 0;  ///< least traffic of a run: each is written once and read once
   double share_of_bytes = 0;
-  double share_of_time = -1;  ///< of the regions that store or read one; -1: the plan has no times
-  bool measured = false;      ///< the times; otherwise they are estimates
-  std::string tensor;         ///< the first one, in the order of execution
-  std::string maker, reader;  ///< the regions that store it and that read it first, named by their ONNX nodes
+  double share_of_time = -1;      ///< of the regions that store or read one, in that of all that compute; -1: the plan has no times
+  bool measured = false;          ///< the times; otherwise they are estimates
+  bool beside_transfers = false;  ///< the plan also copies between the host and a device, which is no part of these times
+  std::string tensor;             ///< the first one, in the order of execution
+  std::string maker, reader;      ///< the regions that store it and that read it first, named by their ONNX nodes
   /// Less than a hundredth of the bytes costs nothing that could be seen.
   [[nodiscard]] bool matter() const { return count > 0 && share_of_bytes >= 0.01; }
 };

@@ -73,18 +73,26 @@ std::string brief(const ir::Quantizer& q) {
   return fmt::format("{}[axis={}] with {} scales from {} to {}", ir::name_of(q.type), q.axis, q.entries(), *least, *most);
 }
 
+std::string working_memory(const region::Plan& plan) {
+  const std::int64_t host = plan.devices[region::kHost].arena_bytes * plan.lanes;
+  if (plan.devices.size() < 2) return fmt::format("{} of working memory", amount(host, "B"));
+  std::string text = fmt::format("{} of working memory on the GPU", amount(plan.devices[1].arena_bytes * plan.lanes, "B"));
+  if (host > 0) text += fmt::format(" and {} on the host", amount(host, "B"));
+  return text;
+}
+
 std::string summary(const region::Plan& plan) {
   const Totals t = totals_of(plan);
   const auto counted =
       std::count_if(plan.regions.begin(), plan.regions.end(), [](const region::Region& r) { return r.count >= 0; });
   return fmt::format(
-      "{} region{}: {} int8, {} float, {} other; planned for {} thread{}{}; {} of working memory\n"
+      "{} region{}: {} int8, {} float, {} other; planned for {} thread{}{}; {}\n"
       "{}{}{}",
       t.regions, t.regions == 1 ? "" : "s", t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions,
       region::threads_of(plan), region::threads_of(plan) == 1 ? "" : "s",
       plan.images > 1 ? fmt::format("; the {} images of a batch run one by one, {} of them in parallel", plan.images, plan.lanes)
                       : "",
-      amount(plan.devices[region::kHost].arena_bytes * plan.lanes, "B"),
+      working_memory(plan),
       plan.decided_for.empty()
           ? ""
           : fmt::format("decisions taken over from the plan for {}; nothing was timed for these shapes\n", plan.decided_for),

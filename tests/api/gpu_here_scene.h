@@ -1,4 +1,4 @@
-// Engines for a GPU through the public interface, where there is no GPU: the emulation runs their kernels (api/gpu_here.h), and says which machine code it got.
+// Engines for a GPU through the public interface, where there is no GPU: the emulation runs their kernels (api/used_gpu.h), and says which machine code it got.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "api/gpu_here.h"
+#include "api/used_gpu.h"
 #include "base/read_file.h"
 #include "cuda/emulation/emulated_device.h"
 #include "cuda/emulation/emulated_test.h"

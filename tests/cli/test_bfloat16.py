@@ -70,7 +70,7 @@ def test_max_error_keeps_layers_float(tmp_path):
 
 def test_errors(tmp_path):
     engine = tmp_path / "e"
-    for extra, text in [(("--allow", "bf16"), "known are int8, float32 and bfloat16"), (("--allow", "float32,tf32"), 'its products are a GPU\'s, the device is "cpu"'),
+    for extra, text in [(("--allow", "bf16"), "known are int8, float32 and bfloat16"), (("--allow", "float32,tf32"), 'only GPUs multiply in tf32, and the device is "cpu"'),
                         (("--max-error", "-1"), "--max-error"),
                         (("--precision", "Relu*=bfloat16"), "Relu")]:
         assert text in octavo("build", FP32, *COMMON, "-o", engine, *extra, code=2)

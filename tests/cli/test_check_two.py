@@ -109,6 +109,11 @@ def test_errors_say_the_way_out(files, tmp_path):
     assert "--from-model: is for one model" in check(FP32, QDQ, "--from-model", code=2).stderr
     assert "octavo check" in check(files / "fp32.octavo", code=2).stderr
     assert "OCTAVO_PYTHON names" in check(FP32, "--against", "onnxruntime", *QUICK, python="/nowhere/python", code=4).stderr
+    for no_python in ("/bin/true", "/bin/echo"):  # what ends well, and is no Python
+        done = check(FP32, "--against", "onnxruntime", *QUICK, python=no_python, code=4)
+        assert f'"{no_python}" was started to run ONNX Runtime, and wrote no result' in done.stderr and "OCTAVO_PYTHON names" in done.stderr and "octavo-check-" not in done.stderr
+    for option in ("--atol", "--rtol"):
+        assert f"error: {option}: Value -1 is not 0 or more\n" in check(FP32, QDQ, option, -1, code=2).stderr
     bare = tmp_path / "python"
     bare.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E \"$@\"\n")
     bare.chmod(0o755)

@@ -170,7 +170,7 @@ ROWS = {
                  "--values": Row(["--values", "k=1"], "--values k=1 has no effect"), "--bgr": Row(["--bgr"], "no picture", drop=("--data",), base=["--data", "FOLDER/arrays"]),
                  "--layout": Row(["--layout", "nhwc"], "in NCHW or NHWC order"),
                  **{name: Row([name, *value], f"{name}{' ' if value else ''}{''.join(value)} has no effect: it applies to engines") for name, value in {
-                     "--device": ["cpu"], "--cpu": ["portable"], "--disable": ["x"], "--force": ["x"], "--effort": ["1"], "--timing-cache": ["x"], "--strict-timing": [],
+                     "--sign": ["x"], "--device": ["cpu"], "--cpu": ["portable"], "--disable": ["x"], "--force": ["x"], "--effort": ["1"], "--timing-cache": ["x"], "--strict-timing": [],
                      "--calibration": ["x"], "--qdq": ["permit"], "--precision": ["a=int8"], "--bind": ["a=int8"], "--inputIOFormats": ["int8:chw"], "--outputIOFormats": ["int8:chw"],
                      "--max-error": ["0.1"]}.items()},
                  "--allow": Row(["--allow", "int8"], "--allow int8")},
@@ -182,7 +182,8 @@ ROWS = {
                 "--from-table": Row(["--from-table", "absent.json"], "--from-table", drop=("--to-table", "--approximate")),
                 "--qdq-model": Row(["--qdq-model", "x"], "--from-table"), "--placement": Row(["--placement", "inputs"], "--from-table")},
     "rebuild": {"--all": Row(["--all"], "rebuilt"), "--dry-run": Row(["--all", "--dry-run"], "would be"), "--timing-cache": Row(["FOLDER/t.octavo", "--all", "--timing-cache", "/absent/x"], "/absent/x"),
-                "--verify": Row(["--verify", "absent.pem"], "absent.pem"), "--sign": Row(["--sign", "absent.pem"], "absent.pem"), "--verbose": Unseen("says the steps of builds; nothing is built again here")},
+                "--verify": Row(["--verify", "absent.pem"], "absent.pem"), "--sign": Row(["--sign", "absent.pem"], "absent.pem"),
+                "--sign-unsigned": Row(["--sign-unsigned"], "--sign-unsigned requires --sign"), "--verbose": Unseen("says the steps of builds; nothing is built again here")},
     "cache show": {"--match": Row(["--match", "nosuch"], "0 of ")}, "cache diff": {}, "cache merge": {},
     "cache pin": {"--key": Row(["--key", "nosuch"], "no key of this machine fits", drop=("--match",)), "--match": Row(["--match", "nosuch"], "no key of this machine fits", drop=("--match",)),
                   "--threads": Row(["--threads", "77"], "no key of this machine fits"), "--tactic": Row([], "--tactic", drop=("--tactic",))},

@@ -40,7 +40,7 @@ def build_without(tmp_path, name, architecture):
     seconds = r"\d+\.\d"
     times = re.search(rf"^built in ({seconds}) s: reading the model {seconds}, planning {seconds}, waiting for kernels ({seconds}), writing {seconds}$", done.stdout, re.MULTILINE)
     assert times and float(times[2]) <= float(times[1]), done.stdout
-    kernels = re.search(rf"^(\d+) kernels compiled, beside that: ({seconds}) s of threads, ({seconds}) s of processors; (.*)$", done.stdout, re.MULTILINE)
+    kernels = re.search(rf"^(\d+) kernels compiled beside that: ({seconds}) s summed over threads, ({seconds}) s of processor time; (.*)$", done.stdout, re.MULTILINE)
     assert kernels and int(kernels[1]) > 0 and float(kernels[3]) <= float(kernels[2]) + 0.1, done.stdout
     if len(os.sched_getaffinity(0)) > 1:
         assert re.fullmatch(r"1 process started for it|\d+ processes started for it", kernels[4]), "octavo-nvrtc was not found, or not used: " + done.stdout
@@ -49,6 +49,8 @@ def build_without(tmp_path, name, architecture):
     regions = [r for r in json.loads(explained.stdout)["regions"] if r["tactic"].startswith("cuda.")]
     assert regions and not any(r["tactic"].startswith("cpu.") for r in json.loads(explained.stdout)["regions"])
     assert architecture.encode() in engine.read_bytes()
+    current = run("rebuild", engine)  # what only looks opens no GPU
+    assert current.returncode == 0 and ": current (" in current.stdout, (current.returncode, current.stdout, current.stderr)
     again = run("rebuild", "--all", engine)  # for the GPU that was named, whatever GPU is here
     assert again.returncode == 0 and "rebuilt" in again.stdout and architecture.encode() in engine.read_bytes(), (again.returncode, again.stdout, again.stderr)
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.float32))

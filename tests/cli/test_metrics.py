@@ -17,8 +17,8 @@ SIDE, CLASSES, BINS = 64, 3, 4
 SIZES = [(80, 60), (64, 64), (50, 100), (128, 96)]  # width, height
 
 
-def run(*args, code=0):
-    env = {**os.environ, "OCTAVO_PYTHON": sys.executable}
+def run(*args, code=0, python=sys.executable):
+    env = {**os.environ, "OCTAVO_PYTHON": python}
     done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=600, env=env)
     assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return done
@@ -243,6 +243,8 @@ def metric(outputs, reference, samples, labels):
         (tmp_path / "m.py").write_text(text)
         assert said in run(*common, "--metric", tmp_path / "m.py", code=5).stderr
     assert "no such file" in run(*common, "--metric", tmp_path / "none.py", code=7).stderr
+    done = run(*common, "--metric", tmp_path / "m.py", code=5, python="/bin/true")
+    assert '"/bin/true" was started to run it, and wrote no result' in done.stderr and "OCTAVO_PYTHON names" in done.stderr
 
 
 @pytest.mark.skipif(not (DATA / "images/coco").exists(), reason="no shared test data")

@@ -200,3 +200,91 @@ def test_signed_files_are_not_rebuilt_unsigned(keys, tmp_path):
     assert "it is signed" in said and path.read_bytes() == before
     octavo("rebuild", "--all", "--verify", keys / "mine.pub", "--sign", keys / "mine.pem", path)
     octavo("run", path, "--verify", keys / "mine.pub", "--input", PICTURE)
+
+
+@pytest.fixture(scope="module")
+def signed(keys, tmp_path_factory):
+    """The same engine: signed by each key, and not signed."""
+    folder = tmp_path_factory.mktemp("signed")
+    for name in ("mine", "other"):
+        octavo("build", QDQ, "-o", folder / f"{name}.octavo", "--sign", keys / f"{name}.pem", *FAST)
+    octavo("build", QDQ, "-o", folder / "plain.octavo", *FAST)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["check", "eval"])
+@pytest.mark.parametrize("order", ["first", "second", "both"])
+def test_every_engine_that_is_loaded_is_verified(command, order, keys, signed):
+    """--verify, --code and --no-upgrade are about each engine file of a command, wherever it stands."""
+    def run(engine, *more, code=0):
+        files = {"first": (engine, QDQ), "second": (QDQ, engine), "both": (signed / "mine.octavo", engine)}[order]
+        data = ("--data", PICTURE, "--scale", "1/255") if command == "eval" else ()
+        return octavo(command, *files, *data, *(FAST if QDQ in files else FAST[2:]), *more, code=code)
+    key = ("--verify", keys / "mine.pub")
+    run(signed / "mine.octavo", *key)
+    run(signed / "plain.octavo")
+    assert "was signed by the key" in run(signed / "other.octavo", *key, code=6)[1]
+    assert "it is not signed" in run(signed / "plain.octavo", *key, code=6)[1]
+    assert "a private one" in run(signed / "mine.octavo", "--verify", keys / "mine.pem", code=2)[1]
+
+
+@pytest.mark.parametrize("command", ["check", "eval", "view"])
+def test_no_upgrade_is_about_every_engine(command, built, old, tmp_path):
+    more = {"eval": ("--data", PICTURE, "--scale", "1/255"), "view": ("-o", tmp_path / "p.html")}.get(command, ())
+    for files in ((QDQ, old), (old, QDQ), (built, old), (old, built)):
+        named = files if command != "view" else (files[0], "--beside", files[1])
+        quick = FAST if QDQ in files else FAST[2:]
+        assert "is built again" in octavo(command, *named, *more, *quick)[1] or command == "view"
+        _, said = octavo(command, *named, *more, *quick, "--no-upgrade", code=6)
+        assert "old.octavo" in said and "Octavo 0.0.9" in said, said
+
+
+def test_options_of_engine_files_need_one(tmp_path):
+    for command in (("check", QDQ, QDQ), ("eval", QDQ, QDQ, "--data", PICTURE), ("view", QDQ, "--beside", QDQ, "-o", tmp_path / "p.html")):
+        for option in (("--verify", "k.pub"), ("--code", "rebuild"), ("--no-upgrade",)):
+            assert f"{' '.join(option)} has no effect: it applies to engine files" in octavo(*command, *option, code=2)[1]
+
+
+def test_rebuild_signs_only_what_its_key_signed(keys, signed, tmp_path):
+    files = {}
+    for name in ("mine", "other", "plain"):
+        files[name] = tmp_path / f"{name}.octavo"
+        shutil.copy(signed / f"{name}.octavo", files[name])
+    before = {name: path.read_bytes() for name, path in files.items()}
+    key, others = ("--sign", keys / "mine.pem"), ("--verify", keys / "other.pub")
+
+    def verified(path, public, code=0):
+        return octavo("run", path, "--verify", keys / public, "--input", PICTURE, code=code)[1]
+    for more in ((), ("--all",), ("--all", "--dry-run")):
+        assert "signs only files that its key signed before" in octavo("rebuild", *more, *key, files["plain"], code=6)[1]
+        said = octavo("rebuild", *more, *key, files["other"], code=6)[1]
+        assert "was signed by the key" in said and "--verify OLD_PUBLIC.pem" in said
+    assert "was signed by the key" in octavo("rebuild", "--all", *key, "--sign-unsigned", files["other"], code=6)[1]
+    assert {name: path.read_bytes() for name, path in files.items()} == before, "none of them was signed"
+    changed = bytearray(before["mine"])
+    changed[changed.find(QDQ.read_bytes()[:64]) + 1000] ^= 1
+    files["mine"].write_bytes(changed)
+    assert "changed after it was signed" in octavo("rebuild", "--all", *key, files["mine"], code=6)[1]
+    files["mine"].write_bytes(before["mine"])
+    octavo("rebuild", "--all", *key, files["mine"])
+    verified(files["mine"], "mine.pub")
+    octavo("rebuild", "--all", *key, *others, files["other"])
+    verified(files["other"], "mine.pub")
+    out, said = octavo("rebuild", "--all", *key, "--sign-unsigned", files["plain"], files["mine"])
+    assert "2 rebuilt" in out
+    verified(files["plain"], "mine.pub")
+    assert "requires --sign" in octavo("rebuild", "--sign-unsigned", files["plain"], code=2)[1]
+    assert "--verify" in octavo("rebuild", "--sign-unsigned", *key, *others, files["plain"], code=2)[1]
+    assert "private key is a public one" in octavo("rebuild", "--sign", keys / "mine.pub", files["plain"], code=2)[1]
+
+
+def test_quantize_signs(keys, tmp_path):
+    quick = ("--data", PICTURE, "--scale", "1/255", "--rounding", "nearest", "--no-measure", *FAST)
+    fp32 = ROOT / "examples/digits/digits_fp32.onnx"
+    octavo("quantize", fp32, "-o", tmp_path / "q.octavo", "--sign", keys / "mine.pem", *quick)
+    octavo("run", tmp_path / "q.octavo", "--verify", keys / "mine.pub", "--input", PICTURE, "--scale", "1/255")
+    octavo("run", tmp_path / "q.octavo", "--verify", keys / "other.pub", "--input", PICTURE, "--scale", "1/255", code=6)
+    _, said = octavo("quantize", fp32, "-o", tmp_path / "none.octavo", "--sign", keys / "mine.pub", *quick, code=2)
+    assert "private key is a public one" in said and not (tmp_path / "none.octavo").exists(), "before the work"
+    _, said = octavo("quantize", fp32, "-o", tmp_path / "none.onnx", "--sign", keys / "mine.pem", "--data", PICTURE, code=2)
+    assert "has no effect: it applies to engines" in said

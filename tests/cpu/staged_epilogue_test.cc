@@ -178,7 +178,7 @@ TEST(StagedEpilogues, RefusesWhatItCannotForward) {
   const auto of = [](const char* property, auto has, const char* needs) { return spelled(region::unmet(property, has, needs)); };
   EXPECT_EQ(after([](auto&, auto&) {}), "");
   EXPECT_EQ(after([](Scene& s, auto& st) { st[1].operands.back().ref = s.nhwc(DType::f32, st[1].space); }),
-            of("a stage", "without an edge to another", "one result that another stage reads, or the other way round"));
+            of("connections of a stage", "0", "1 or more: it reads another stage's result, or another stage reads its result"));
   EXPECT_EQ(after([](Scene&, auto& st) {
               st[1].operands.push_back(st[1].operands.back());
               ++st[1].program.operand_count;

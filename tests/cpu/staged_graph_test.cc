@@ -147,7 +147,7 @@ void run(std::uint32_t first, int count, Found& found) {
     const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 1U) << seed;
     if (!offers[0].refusal.empty()) {
-      EXPECT_EQ(std::get<std::string>(offers[0].refusal.front().values[0]), "a stage")
+      EXPECT_EQ(std::get<std::string>(offers[0].refusal.front().values[0]), "connections of a stage")
           << spelled(offers[0].refusal) << ", seed " << seed;
       continue;
     }

@@ -20,6 +20,31 @@ TEST(AbsentGpu, NamesAndArchitectures) {
   for (const char* name : {"sm_90", "sm_90a", "H100"}) EXPECT_EQ(find_gpu(name)->architecture.text(), "sm_90a") << name;
 }
 
+TEST(AbsentGpu, NamesThatADriverGives) {
+  const std::pair<const char*, const char*> names[] = {{"NVIDIA H100 80GB HBM3", "H100"},
+                                                       {"NVIDIA H100 PCIe", "H100 PCIe"},
+                                                       {"NVIDIA H200", "H200"},
+                                                       {"NVIDIA GH200 144G HBM3e", "GH200"},
+                                                       {"NVIDIA A100-SXM4-80GB", "A100"},
+                                                       {"NVIDIA A100-PCIE-40GB", "A100"},
+                                                       {"NVIDIA A100 80GB PCIe", "A100"},
+                                                       {"Tesla T4", "T4"},
+                                                       {"NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"},
+                                                       {"NVIDIA RTX A6000", "RTX A6000"},
+                                                       {"NVIDIA L40S", "L40S"}};
+  for (const auto& [name, known] : names) {
+    const auto gpu = find_gpu(name);
+    ASSERT_TRUE(gpu) << name << ": " << gpu.error().message;
+    EXPECT_EQ(gpu->name, known) << name;
+  }
+}
+
+TEST(AbsentGpu, WordsThatMeanAnotherGpuAreKept) {
+  for (const char* name : {"NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA H100 NVL", "NVIDIA A10G",
+                           "", "NVIDIA", "80GB"})
+    EXPECT_FALSE(find_gpu(name)) << name;
+}
+
 TEST(AbsentGpu, OtherNamesAreRefusedWithTheNearest) {
   const auto unknown = find_gpu("RTX 409");
   ASSERT_FALSE(unknown);

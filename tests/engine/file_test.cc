@@ -209,7 +209,7 @@ TEST_F(EngineFile, SectionsThatLieAreRefused) {
     const auto e = Engine::load(path, toy::providers());
     if (e) return std::string("loaded");
     EXPECT_EQ(e.error().kind, ErrorKind::bad_engine);
-    EXPECT_NE(e.error().message.find(fmt::format("\n  the engine was built by Octavo {}, this is {}", kVersion, kVersion)) ==
+    EXPECT_NE(e.error().message.find(fmt::format("\n  the engine was built by this version of Octavo, {}", kVersion)) ==
                   std::string::npos,
               e.error().message.find("two sections") == std::string::npos)
         << "who built it: " << e.error().message;

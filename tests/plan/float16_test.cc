@@ -209,7 +209,7 @@ TEST(Float16, WeightsBeyondFloat16KeepTheLayerWider) {
   const plan::Planned p = planned(text, o);
   EXPECT_EQ(region_of(p, "conv3").precision, DType::f32);
   EXPECT_EQ(region_of(p, "conv1").precision, DType::f16);
-  EXPECT_EQ(p.permitted.not_float16.at("conv3"), because<cause::weights_beyond_float16>(std::string("w3"), 70000.0));
+  EXPECT_EQ(p.permitted.not_float16.at("conv3"), because<cause::weights_beyond_float16>(std::string("w3"), 70000.0, 65504.0));
   expect_same(p, text);
   o.allowed.insert("bfloat16");
   o.allowed.erase("float32");

@@ -89,13 +89,20 @@ def test_verify(engine, tmp_path):
     with pytest.raises(octavo.EngineFileError, match="it is not signed"):
         octavo.load(tmp_path / "plain", verify=tmp_path / "k.pub")
     from octavo._octavo import _main
-    assert _main(["rebuild", "--all", "--sign", str(tmp_path / "k.pem"), str(tmp_path / "plain")]) == 0
+    assert _main(["rebuild", "--all", "--sign", str(tmp_path / "k.pem"), "--sign-unsigned", str(tmp_path / "plain")]) == 0
     signed = tmp_path / "plain"
     for key in (tmp_path / "k.pub", str(tmp_path / "k.pub"), (tmp_path / "k.pub").read_text(), (tmp_path / "k.pub").read_bytes()):
         assert octavo.load(signed, verify=key).plan_hash == engine.plan_hash
     assert octavo.load(signed.read_bytes(), verify=tmp_path / "k.pub").plan_hash == engine.plan_hash
     with pytest.raises(octavo.UsageError, match="private one"):
         octavo.load(signed, verify=tmp_path / "k.pem")
+    for empty in ("", b""):  # a variable of the environment that is not set, say
+        for file in (signed, signed.read_bytes()):
+            with pytest.raises(octavo.UsageError, match='verify="": the key is empty'):
+                octavo.load(file, verify=empty)
+        with pytest.raises(octavo.UsageError, match='sign="": the key is empty'):
+            engine.save(tmp_path / "unsigned", sign=empty)
+    assert not (tmp_path / "unsigned").exists()
     with pytest.raises(octavo.UsageError, match="file.*rebuild"):
         octavo.load(signed, code="none")
     assert octavo.load(signed, code="rebuild").plan_hash == engine.plan_hash, "no difference for the CPU"
@@ -123,6 +130,8 @@ def test_other_ways_in_verify(engine, tmp_path):
         for file, key, why in (("plain", "k.pub", "is not signed"), ("signed", "other.pub", "was signed by the key"), ("signed", "absent.pub", "cannot read key")):
             with pytest.raises(Exception, match=why):
                 made(tmp_path / file, verify=tmp_path / key)
+        with pytest.raises(Exception, match="verify.* is empty|verify=.*key is empty"):
+            made(tmp_path / "plain", verify="")
         with pytest.raises(Exception, match="file.*rebuild"):
             made(tmp_path / "plain", code="none")
         for option in ({"verify": tmp_path / "k.pub"}, {"code": "file"}):

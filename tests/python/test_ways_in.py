@@ -142,6 +142,12 @@ def test_check(x):
         octavo.check(QDQ, fast=True)
 
 
+@pytest.mark.parametrize("way", [octavo.bench, octavo.profile])
+def test_bench_and_profile_say_what_they_take(way):
+    with pytest.raises(octavo.UsageError, match=r"take an Engine, not str: octavo.load\(path\)"):
+        way("model.octavo")
+
+
 def test_bench_and_profile(engine, x):
     result = octavo.bench(engine, seconds=0.05)
     assert result["runs"] >= 10 and 0 < result["min_ms"] <= result["median_ms"] <= result["p99_ms"] and result["threads"] == 1

@@ -58,6 +58,16 @@ TEST(FloatTensors, AResidualBranchCounts) {
       "(docs/precision.md)\n");
 }
 
+TEST(FloatTensors, CopiesFromAndToTheHostAreNoTimeOfTheNetwork) {
+  region::Plan p = block();
+  p.regions.push_back(layer("copy", region::Work::transfer, {}, {}));
+  p.regions.back().seconds = 100 * p.regions[0].seconds;
+  const FloatTensors t = float_tensors_of(p);
+  EXPECT_NEAR(t.share_of_time, 0.5, 1e-9) << "two of the four that compute";
+  EXPECT_NE(text(t, {}).find("take 50 % of the measured time on the GPU, without the copies from and to the host\n"),
+            std::string::npos);
+}
+
 TEST(FloatTensors, OnlyWaysThatHelpAreNamed) {
   region::Plan p = block();
   p.cost_source = "estimates";

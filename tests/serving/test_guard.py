@@ -76,6 +76,38 @@ def test_names_under_which_the_server_is_reached(server, name, host, status):
     one.close()
 
 
+@pytest.mark.parametrize("lines, text", [(b"", "has no Host, or an empty one"), (b"Host:\r\n", "has no Host, or an empty one"), (b"Host:  \r\n", "has no Host, or an empty one"),
+                                         (b"Host: localhost\r\nHost: localhost\r\n", "has 2 Host lines"), (b"Host: localhost\r\nX-A: b\r\nhost: evil.example\r\n", "has 2 Host lines")])
+@pytest.mark.parametrize("protocol", [b"1.1", b"1.0"])
+def test_requests_without_one_host(server, name, protocol, lines, text):
+    """HTTP/1.1 demands one; here HTTP/1.0 needs it too. On the short way and on the long one, for health and with tokens as well."""
+    headers, body = binary(name, picture(0), 900)
+    small = json_body(name, picture(0))
+    for request in (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n", plain(headers, body), plain({}, small)):
+        one = Raw(server)
+        one.socket.sendall(request.replace(b"Host: localhost\r\n", lines).replace(b"HTTP/1.1", b"HTTP/" + protocol))
+        status, _, said = one.answer()
+        assert status == 400 and text in json.loads(said)["error"], (request[:60], said)
+        one.close()
+        one = Raw(server)
+        one.socket.sendall(request.replace(b"HTTP/1.1", b"HTTP/" + protocol))
+        assert one.answer()[0] == 200
+        one.close()
+
+
+def test_a_token_does_not_replace_the_host(tmp_path):
+    from octavo.serve._errors import BadRequest
+    from octavo.serve._guard import Guard, only
+    (tmp_path / "tokens").write_text(USER)
+    guard = Guard(Settings(token_file=str(tmp_path / "tokens")))
+    guard.admit("any.example", "", f"Bearer {USER}")
+    guard.admit(None, "", f"Bearer {USER}")  # gRPC
+    for host in ("", " "):
+        assert not guard.admits(host, "", f"Bearer {USER}")
+    with pytest.raises(BadRequest, match="2 Host lines"):
+        only(["a", "a"])
+
+
 @pytest.mark.parametrize("origin, status", [("https://evil.example", 403), ("http://127.0.0.1:9999", 403), ("null", 403), ("https://app.example", 200)])
 def test_pages_of_browsers(server, name, origin, status):
     """A page may let its browser send a request to this server (with text/plain it asks nobody first), and the browser says which page it was."""
@@ -287,6 +319,7 @@ def test_options_that_are_wrong(tmp_path, certificate, capsys):
     for options, code, text in ((("--tls-cert", "x.pem"), 2, "go together"), (("--tls-cert", "absent.pem", "--tls-key", "absent.pem"), 7, "--tls-cert absent.pem"),
                                 (("--tls-cert", str(certificate / "key.pem"), "--tls-key", str(certificate / "key.pem")), 7, "in PEM"),
                                 (("--token-file", str(tmp_path / "absent")), 7, "cannot read --token-file"), (("--token-file", str(tmp_path / "short")), 2, "openssl rand"),
-                                (("--repository-token-file", str(tmp_path / "none")), 2, "has no token"), (("--max-connections", "0"), 2, "max_connections=0")):
+                                (("--repository-token-file", str(tmp_path / "none")), 2, "has no token"), (("--max-connections", "0"), 2, "max_connections=0"),
+                                (("--allow-origin", "https://app.example/"), 2, "--allow-origin https://app.example"), (("--allow-host", "a.example:80"), 2, "--allow-host a.example")):
         assert main([str(QDQ), "--port", "0", "--grpc-port", "0", *options]) == code, options
         assert text in capsys.readouterr().err, options

@@ -95,8 +95,8 @@ def test_heads_that_do_not_end(server):
             slow.settimeout(0.3)
             got = slow.recv(1000)
     assert b" 408 " in got.split(b"\r\n")[0] and 1.5 < time.monotonic() - began < 5.5
-    for begin, more in ((b"GET /v2 HTTP/1.1\r\nX-A: ", b"a"), (b"GET /v2 HTTP/1.1\r\n", b"A: b\r\n"), (b"POST /v2/repository/index HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;", b"x=y;"),
-                        (b"POST /v2/repository/index HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"A: b\r\n")):
+    for begin, more in ((b"GET /v2 HTTP/1.1\r\nX-A: ", b"a"), (b"GET /v2 HTTP/1.1\r\n", b"A: b\r\n"), (b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2;", b"x=y;"),
+                        (b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"A: b\r\n")):
         large = socket.create_connection(("127.0.0.1", server.port))
         large.settimeout(10)
         sent, got = len(begin), b""

@@ -49,8 +49,10 @@ class Running:
         tokens = pathlib.Path(self.folder.name) / "repository-tokens"
         tokens.write_text(TOKEN)
         more = [] if "--repository-token-file" in arguments else ["--repository-token-file", str(tokens)]
+        if not str(arguments[0]).endswith(".octavo"):  # of engine files nothing is built
+            more += ["--effort", "0"]
         self.process = subprocess.Popen([sys.executable, WITHOUT_COLLECTOR, "serve", *map(str, arguments), "--port", "0", "--grpc-port", "0",
-                                         "--effort", "0", "--threads", "1", *more], stderr=subprocess.PIPE, text=True)
+                                         "--threads", "1", *more], stderr=subprocess.PIPE, text=True)
         self.said = []
         for line in self.process.stderr:
             self.said.append(line)

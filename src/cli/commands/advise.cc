@@ -170,11 +170,11 @@ Command add_advise(Arguments& app) {
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
                  "Write the model with the changes that save time: pairs dropped, added, moved, or shared with more readers")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_option(
          "--ranges", o->ranges,
          "Ranges of tensors, which give the scales of pairs to add: a TensorRT calibration table, or JSON of octavo quantize")
-      ->type_name("FILE");
+      ->reads("FILE");
   app.add_option("--errors", o->errors,
                  "Run the N best changes on random inputs, and print how much they change the outputs (slow)")
       ->check(Range{0, 1000});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/open_file.h"
+#include "api/used_gpu.h"
 #include "base/build_work.h"
 #include "base/write_file.h"
 #include "cli/commands/changed_outputs.h"
@@ -24,11 +25,13 @@
 #include "cli/inputs/model.h"
 #include "cli/inputs/recipe.h"
 #include "cli/inputs/shape_sets.h"
+#include "cli/inputs/sign_option.h"
 #include "cli/outputs/outcome.h"
 #include "cli/print.h"
+#include "cuda/device/absent_gpu.h"
 #include "cuda/device/compile_pool.h"
-#include "engine/signature.h"
 #include "engine/source.h"
+#include "plan/candidates/narrow.h"
 #include "report/explain.h"
 #include "report/sentences.h"
 #include "report/trex.h"
@@ -73,29 +76,35 @@ std::string permitted_summary(const plan::PermitReport& report, bool data) {
 }
 
 /// Where float16 is allowed: that ranges are those of a random input, or are not known at all.
-std::string magnitudes_line(const plan::PermitReport& report) {
+std::string magnitudes_line(const plan::PermitReport& report, const region::Plan& plan) {
   if (!report.magnitudes) return "";
   const plan::SampledMagnitudes& m = *report.magnitudes;
+  const bool stores = std::any_of(plan.regions.begin(), plan.regions.end(), [](const region::Region& r) {
+    return r.precision.has(ir::DType::f16) || std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) {
+             return std::any_of(s.stores.begin(), s.stores.end(), [](const auto& t) { return t.dtype == ir::DType::f16; });
+           });
+  });
+  if (!stores && m.large.empty()) return "";  // nothing is float16 that could overflow, or would be
   const std::string real = "--calibration TABLE gives the ranges of real data (docs/precision.md)";
   switch (m.found) {
     case plan::SampledMagnitudes::Found::values:
-      return fmt::format("float16: ranges were taken from one random input, which is no proof: {}; {}\n",
-                         m.large.empty() ? "no tensor comes near 65504"
-                                         : fmt::format("{} tensor{} reach{} 32768 and stay{} wider", m.large.size(),
-                                                       m.large.size() == 1 ? "" : "s", m.large.size() == 1 ? "es" : "",
-                                                       m.large.size() == 1 ? "s" : ""),
-                         real);
+      return fmt::format(
+          "float16: ranges were taken from one random input, which is no proof: {}; {}\n",
+          m.large.empty() ? fmt::format("no tensor comes near {}", plan::kFloat16End)
+                          : fmt::format("{} tensor{} reach{} {} and stay{} wider", m.large.size(), m.large.size() == 1 ? "" : "s",
+                                        m.large.size() == 1 ? "es" : "", plan::kFloat16Limit, m.large.size() == 1 ? "s" : ""),
+          real);
     case plan::SampledMagnitudes::Found::too_long:
       return fmt::format(
-          "float16: no ranges are known, so a value beyond 65504 becomes infinite: evaluating the model once on a random "
+          "float16: no ranges are known, so a value beyond {} becomes infinite: evaluating the model once on a random "
           "input would take about {:.0f} s, and {:.0f} s are the most; {}\n",
-          m.seconds, plan::kMostEvaluation, real);
+          plan::kFloat16End, m.seconds, plan::kMostEvaluation, real);
     case plan::SampledMagnitudes::Found::failed: break;
   }
   return fmt::format(
-      "float16: no ranges are known, so a value beyond 65504 becomes infinite: the model cannot be evaluated on a random "
+      "float16: no ranges are known, so a value beyond {} becomes infinite: the model cannot be evaluated on a random "
       "input ({}); {}\n",
-      m.error, real);
+      plan::kFloat16End, m.error, real);
 }
 
 report::BuildOptions build_options(const BuildCommandOptions& o, const engine::Engine& engine) {
@@ -185,11 +194,11 @@ std::string times_text(const BuildTimes& t) {
   std::string text = fmt::format("built in {:.1f} s: reading the model {:.1f}", t.made + t.written, w.read);
   if (w.open > 0) text += fmt::format(", opening the device {:.1f}", w.open);
   text += fmt::format(", planning {:.1f}", planning);
-  if (w.timed > 0) text += fmt::format(", {} tactics timed {:.1f}, made ready for that {:.1f}", w.timed, w.time, w.prepare);
+  if (w.timed > 0) text += fmt::format(", timing {} tactics {:.1f}, preparing them {:.1f}", w.timed, w.time, w.prepare);
   text += fmt::format(", waiting for kernels {:.1f}, writing {:.1f}\n", w.wait, t.written);
   if (w.kernels > 0)
-    text += fmt::format("{} kernels compiled, beside that: {:.1f} s of threads, {:.1f} s of processors; {}\n", w.kernels, w.compile,
-                        w.compile_processor, compilers_text(w));
+    text += fmt::format("{} kernels compiled beside that: {:.1f} s summed over threads, {:.1f} s of processor time; {}\n",
+                        w.kernels, w.compile, w.compile_processor, compilers_text(w));
   return text;
 }
 
@@ -200,17 +209,22 @@ Result<int> build(const BuildCommandOptions& o) {
     (void)checked;
   }
   OCTAVO_CHECK(check_profile_outputs(o.profile));
-  std::string private_key;
-  if (!o.sign.empty()) {
-    OCTAVO_TRY(private_key, engine::read_key(o.sign));
-    OCTAVO_CHECK(engine::sign({}, private_key));  // that the key fits shows before the build
-  }
+  OCTAVO_TRY(const std::string private_key, signing_key(o.sign));
   OCTAVO_TRY(std::vector<ModelOptions> sets, shape_sets(o.model));
   for (ModelOptions& set : sets) set.build.keep_model = !o.no_model;
   ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
   for (ModelOptions& other : sets) other.made = model.made;
   OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(model));
+  OCTAVO_TRY(const auto gpu, api::UsedGpu::named(asked.device));
+  if (gpu && gpu->absent() && o.profile.runs_wanted()) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "--dumpProfile, --exportProfile, --exportTimes and --exportOutput run the engine, but it is built for {}, which "
+            "need not be in this machine\n  leave them out, or build for device cuda on a machine that has such a GPU",
+            cuda::with_architecture(*gpu->absent())));
+  }
   using Clock = std::chrono::steady_clock;
   const BuildWork before = build_work();
   const Clock::time_point begin = Clock::now();
@@ -290,7 +304,7 @@ Result<int> build(const BuildCommandOptions& o) {
   fmt::print("{}", float_share(loaded.engine->plan(), asked.plan));
   if (!quantized && o.model.calibration.empty() && rounds(o.model, *loaded.built))
     fmt::print("{}", placement_cost(loaded.engine->plan(), asked.plan));
-  fmt::print("{}", magnitudes_line(loaded.built->permitted));
+  fmt::print("{}", magnitudes_line(loaded.built->permitted, loaded.engine->plan()));
   const auto& regions = loaded.engine->plan().regions;
   if (quantized) fmt::print("{}", outcome_text(*quantized, false));
   if (!quantized && o.model.calibration.empty() &&
@@ -323,20 +337,16 @@ Command add_build(Arguments& app) {
   auto o = std::make_shared<BuildCommandOptions>();
   add_model_options(app, o->model, false);
   add_gpu_option(app, o->model);
-  app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
+  app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->writes("ENGINE");
   app.add_option(
          "--data", o->data,
          "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is first "
          "quantized on them, as octavo quantize does by default. For other models, build prints the signal to noise on them")
-      ->type_name("PATH");
+      ->reads("PATH");
   app.add_flag("--no-model", o->no_model,
                "Leave the ONNX model out of the engine file. The file is smaller, but a later version of Octavo cannot rebuild it "
                "(octavo rebuild)");
-  app.add_option(
-         "--sign", o->sign,
-         "Sign the engine file with this private Ed25519 key, for --verify; make one: openssl genpkey -algorithm ed25519 -out "
-         "private.pem, its public half: openssl pkey -in private.pem -pubout -out public.pem")
-      ->type_name("PRIVATE.pem");
+  add_sign_option(app, o->sign);
   add_profile_options(app, o->profile);
   add_recipe_options(app, o->recipe, [](const std::string&) { return std::string(); });
   has_effect(app, app.get_option("--layout"), [o = o.get()](const std::string&) {
@@ -349,7 +359,7 @@ Command add_build(Arguments& app) {
   });
   app.add_option("--exportMetadata", o->metadata,
                  "Write the plan's figures, the options and the machine as JSON (build.metadata.json)")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.footer(
       "The engine keeps the preprocessing options (--preset and the like) for run, check and profile.\n"
       "Examples: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4\n"

@@ -249,7 +249,7 @@ Command add_cache(Arguments& app) {
   pruning->add_flag("--other-devices", o->other_devices, "Remove those of other machines");
   pruning->add_flag("--other-versions", o->other_versions,
                     "Remove those of tactics that this Octavo does not have, or has in another version");
-  pruning->add_option("--keep-keys-of", o->keep, "Remove all entries whose key this engine file does not use")->type_name("ENGINE");
+  pruning->add_option("--keep-keys-of", o->keep, "Remove all entries whose key this engine file does not use")->reads("ENGINE");
   app.footer(
       "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic TACTIC, "
       "where TACTIC is one that `octavo cache show times.txt` lists, with or without its {parameters}");

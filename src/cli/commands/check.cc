@@ -16,6 +16,7 @@
 #include "cli/inputs/late.h"
 #include "cli/inputs/model.h"
 #include "cli/print.h"
+#include "plan/candidates/narrow.h"
 
 namespace octavo::cli {
 namespace {
@@ -124,11 +125,12 @@ std::vector<std::pair<std::string, double>> nearest_to_the_end(const std::map<st
 std::string float16_text(const std::map<std::string, double>& float16, std::size_t samples) {
   if (float16.empty()) return "";
   std::string text =
-      fmt::format("\nfloat16 ends at 65504; of {} tensor{} in float16, largest magnitude{} in {} sample{}:\n", float16.size(),
-                  float16.size() == 1 ? "" : "s", float16.size() == 1 ? "" : "s", samples, samples == 1 ? "" : "s");
+      fmt::format("\nfloat16 ends at {}; of {} tensor{} in float16, largest magnitude{} in {} sample{}:\n", plan::kFloat16End,
+                  float16.size(), float16.size() == 1 ? "" : "s", float16.size() == 1 ? "" : "s", samples, samples == 1 ? "" : "s");
   for (const auto& [tensor, largest] : nearest_to_the_end(float16)) {
-    text += std::isfinite(largest) ? fmt::format("  {:>11.5g}  {:>5.1f} %  {}\n", largest, 100 * largest / 65504, tensor)
-                                   : fmt::format("  {:>11}  beyond   {}\n", "inf", tensor);
+    text += std::isfinite(largest)
+                ? fmt::format("  {:>11.5g}  {:>5.1f} %  {}\n", largest, 100 * largest / plan::kFloat16End, tensor)
+                : fmt::format("  {:>11}  beyond   {}\n", "inf", tensor);
   }
   return text;
 }
@@ -264,7 +266,7 @@ Command add_check(Arguments& app) {
   add_model_options(app, o->model, true);
   app.add_option("OTHER", o->compare.other,
                  "A second model or engine; check then compares the outputs of the two, without the reference")
-      ->type_name("FILE");
+      ->reads("FILE");
   app.add_option(
          "--against", o->compare.against,
          "onnxruntime: compare with ONNX Runtime, which runs OTHER (or MODEL, if there is no OTHER) in a process of its own. "
@@ -274,12 +276,12 @@ Command add_check(Arguments& app) {
   app.add_option_function<double>(
          "--atol", [o](double x) { o->compare.atol = x, o->tolerance = true; },
          fmt::format("Two models: an element may differ by X + rtol * |value of the second model| (default {:g})", o->compare.atol))
-      ->check(Range{0.0, 1e300})
+      ->check(AtLeast{0.0})
       ->type_name("X");
   app.add_option_function<double>(
          "--rtol", [o](double x) { o->compare.rtol = x, o->tolerance = true; },
          fmt::format("Two models: the relative tolerance (default {:g})", o->compare.rtol))
-      ->check(Range{0.0, 1e300})
+      ->check(AtLeast{0.0})
       ->type_name("X");
   app.add_flag("--from-model", o->from_model,
                "Compare with the graph as imported, before laws and rewrites, instead of the graph that the plan was made from");
@@ -288,7 +290,7 @@ Command add_check(Arguments& app) {
   app.add_option("--data", o->data,
                  "A folder, pictures, .npy or .npz files; repeat for more. check then also reports where int8 loses accuracy "
                  "(docs/doctor.md)")
-      ->type_name("PATH");
+      ->reads("PATH");
   app.add_option(
          "--samples", o->samples,
          "With --data: the number of samples to compare with the reference, spread evenly over the data (default 1). Two models: "
@@ -297,7 +299,7 @@ Command add_check(Arguments& app) {
       ->type_name("N");
   app.add_option("--picture", o->picture,
                  "With --data: write the signal to noise of each rounded tensor and layer as a picture (.svg)")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_flag("--json", o->json, "Print JSON");
   app.footer(
       "Compares each region with the reference evaluator on the region's own inputs, so an error in one region does not "

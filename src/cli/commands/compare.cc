@@ -37,16 +37,10 @@ struct Row {
 };
 
 ModelOptions options_of_other(const ModelOptions& model, const std::string& other, bool same_names) {
-  ModelOptions m = model;
-  if (is_engine_file(other)) {  // already built
-    m = ModelOptions();
-    m.opened = model.opened;
-    m.build.device = model.build.device, m.build.plan.threads = model.build.plan.threads, m.verbose = model.verbose;
-  } else if (!same_names) {  // options that name inputs are about the first
-    m.values.clear(), m.bindings.clear();
-  }
+  ModelOptions m = options_for(model, other);
+  if (is_engine_file(other)) m.values.clear(), m.batch = 0;
+  if (!same_names) m.values.clear(), m.bindings.clear();  // options that name inputs are about the first
   m.shapes.clear(), m.opt_shapes.clear(), m.min_shapes.clear(), m.max_shapes.clear();
-  m.path = other, m.made = nullptr;
   return m;
 }
 
@@ -212,12 +206,7 @@ Result<Loaded> load_beside(const ModelOptions& model, const std::string& path, c
 }
 
 ModelOptions options_of_first(const ModelOptions& model, const std::string& other) {
-  if (other.empty() || !is_engine_file(model.path) || is_engine_file(other)) return model;
-  ModelOptions m;
-  m.opened = model.opened;
-  m.path = model.path, m.shapes = model.shapes, m.values = model.values, m.verbose = model.verbose;
-  m.build.device = model.build.device, m.build.plan.threads = model.build.plan.threads;
-  return m;
+  return other.empty() ? model : options_for(model, model.path);
 }
 
 Result<int> compare(const ModelOptions& model, const CompareOptions& o, const Loaded& first, const std::vector<Feed>& feeds,

@@ -71,11 +71,11 @@ Result<int> from_table(const ConvertOptions& o) {
 
 Command add_convert(Arguments& app) {
   auto o = std::make_shared<ConvertOptions>();
-  app.add_option("MODEL", o->model, "ONNX model")->required()->type_name("FILE");
+  app.add_option("MODEL", o->model, "ONNX model")->required()->reads("FILE");
   auto* to = app.add_option("--to-table", o->to_table, "Write the scales of the model's Q/DQ pairs as a calibration table")
-                 ->type_name("FILE");
-  app.add_option("--float-model", o->float_model, "Also write the model without the pairs")->needs(to)->type_name("FILE");
-  app.add_option("--json", o->json, "Also write the ranges as JSON {tensor: amax}")->needs(to)->type_name("FILE");
+                 ->writes("FILE");
+  app.add_option("--float-model", o->float_model, "Also write the model without the pairs")->needs(to)->writes("FILE");
+  app.add_option("--json", o->json, "Also write the ranges as JSON {tensor: amax}")->needs(to)->writes("FILE");
   app.add_option("--header", o->header, "First line of the table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")
       ->needs(to)
       ->type_name("TEXT");
@@ -87,8 +87,8 @@ Command add_convert(Arguments& app) {
   auto* from = app.add_option("--from-table", o->from_table,
                               "Put Q/DQ pairs into a float model, with the ranges of this file (a calibration table, or JSON)")
                    ->excludes(to)
-                   ->type_name("FILE");
-  app.add_option("--qdq-model", o->qdq_model, "The model to write")->needs(from)->type_name("FILE");
+                   ->reads("FILE");
+  app.add_option("--qdq-model", o->qdq_model, "The model to write")->needs(from)->writes("FILE");
   app.add_option("--placement", o->placement, "Tensors that get pairs: inputs, residual (default) or outputs (docs/tables.md)")
       ->needs(from)
       ->type_name("NAME");

@@ -179,11 +179,11 @@ Command add_doctor(Arguments& app) {
   o->model.build.plan.effort = 0;  // which kernel is fastest does not matter here
   app.add_option("--minmax", o->minmax,
                  "A min-max table of the same model and data; doctor compares the entropy table of --calibration with it")
-      ->type_name("FILE");
+      ->reads("FILE");
   add_data_options(app, o->data);
   app.add_option("--picture", o->picture,
                  "With --data: write the signal to noise of each rounded tensor and layer as a picture (.svg)")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_flag("--no-nodes", o->no_nodes, "Print only the findings, without the table of nodes");
   app.add_flag(
       "--system", o->system,

@@ -50,13 +50,12 @@ struct Column {
 Result<Entry> open(const EvalOptions& o, const std::string& path, const std::string& calibration, const Loaded* first,
                    Progress& progress) {
   Entry e;
-  ModelOptions m = o.model;
+  ModelOptions m = first != nullptr ? o.model : options_for(o.model, path);
   m.calibration = calibration;
   e.name = calibration.empty() ? path : fmt::format("{} with {}", path, calibration);
   if (first != nullptr) {
     OCTAVO_TRY(e.loaded, load_beside(m, path, *first, {}, progress));
   } else {
-    m.path = path;
     OCTAVO_TRY(e.loaded, load(m, progress));
   }
   OCTAVO_TRY(e.context, engine::Context::create(e.loaded.engine, e.loaded.threads));
@@ -248,22 +247,23 @@ Command add_eval(Arguments& app) {
   o->model.build.plan.effort =
       0;  // the results are the same at every effort, but for roundings that a measured plan adds to implicit models
   add_model_options(app, o->model, true);
-  app.add_option("OTHERS", o->others, "Models and engines that are compared with the first")->type_name("FILE");
+  app.add_option("OTHERS", o->others, "Models and engines that are compared with the first")->reads("FILE");
   add_data_options(app, o->data);
   app.add_option("--labels", o->labels,
                  "Expected results. For map50: a COCO file of objects. For classes: a .csv file with the columns file and "
                  "class_index, a text file with "
                  "one number on each line, or the word folders, if each class has a folder of pictures (classes in the order of "
                  "the folders' names)")
-      ->type_name("FILE");
+      ->reads("FILE");
   app.add_option(
          "--metric", o->metrics,
          "Further columns: map50 (COCO's average precision of detectors, with --labels instances.json), or a Python file with "
          "metric(outputs, reference, samples, labels); top1, top5 and sqnr are always printed")
       ->delimiter(',')
-      ->type_name("NAME");
-  app.add_option("--json", o->json, "Write the figures as JSON")->type_name("FILE");
-  app.add_option("--save", o->save, "Write the outputs of each sample into this folder, as .npz")->type_name("FOLDER");
+      ->type_name("NAME")
+      ->use(FileUse::read);
+  app.add_option("--json", o->json, "Write the figures as JSON")->writes("FILE");
+  app.add_option("--save", o->save, "Write the outputs of each sample into this folder, as .npz")->writes("FOLDER");
   not_these(
       app, [] { return true; }, {"--batch"},
       "samples are counted one by one\n  the batch of an engine: octavo build MODEL --batch N");

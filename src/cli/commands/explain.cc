@@ -241,12 +241,12 @@ Command add_explain(Arguments& app) {
       "as well as in 8 bits; with the times of regions with and without each");
   app.add_option("--build-without", o->without.costly, "With --roundings: also write the engine without those that cost time")
       ->needs(roundings)
-      ->type_name("ENGINE");
+      ->writes("ENGINE");
   app.add_option("--build-without-all", o->without.all, "With --roundings: also write the engine without any of them")
       ->needs(roundings)
-      ->type_name("ENGINE");
+      ->writes("ENGINE");
   app.add_flag("--json", o->json, "Print JSON (docs/schema.md)");
-  app.add_option("--html", o->html, "Write an HTML page, as `octavo view` does (docs/view.md); - for stdout")->type_name("FILE");
+  app.add_option("--html", o->html, "Write an HTML page, as `octavo view` does (docs/view.md); - for stdout")->writes("FILE");
   not_these(
       app, [o = o.get()] { return o->roundings; }, {"--region", "--tensor", "--node", "--all", "--copies", "--laws"},
       "--roundings shows only what the placement of Q/DQ pairs costs\n  leave out one of the two");

@@ -235,9 +235,14 @@ class PythonMetric final : public Metric {
                     "number (docs/quantize.md), and numpy; OCTAVO_PYTHON names another Python",
                     file_));
     }
-    OCTAVO_TRY(const auto bytes, read_file(folder_ + "/values.json"));
-    const auto* begin = reinterpret_cast<const char*>(bytes.data());
-    const auto j = nlohmann::json::parse(begin, begin + bytes.size(), nullptr, false);  // NaN is not JSON
+    const auto bytes = read_file(folder_ + "/values.json");
+    if (!bytes)  // a program that is no Python, say
+      return fail(ErrorKind::bad_input,
+                  fmt::format("--metric {}: \"{}\" was started to run it, and wrote no result\n  OCTAVO_PYTHON "
+                              "names the Python that has numpy and what the file imports",
+                              file_, python));
+    const auto* begin = reinterpret_cast<const char*>(bytes->data());
+    const auto j = nlohmann::json::parse(begin, begin + bytes->size(), nullptr, false);  // NaN is not JSON
     std::vector<double> out;
     for (const auto& v : j) {
       if (v.is_number()) out.push_back(v.get<double>());

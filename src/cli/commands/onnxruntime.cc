@@ -83,9 +83,21 @@ Status write_text(const std::string& path, const std::string& text) {
   return write_file(path, std::as_bytes(std::span(text.data(), text.size())));
 }
 
-Status run_python(const std::string& model, const std::string& folder, int threads) {
+std::string python_here() {
   const char* given = std::getenv("OCTAVO_PYTHON");
-  const std::string python = given != nullptr && *given != 0 ? given : "python3", count = std::to_string(threads);
+  return given != nullptr && *given != 0 ? given : "python3";
+}
+
+/// Of a program that ended well and is no Python, say.
+Error no_result(const std::string& what) {
+  return {ErrorKind::unsupported,
+          fmt::format("--against onnxruntime: \"{}\" was started to run ONNX Runtime, and wrote no result: {}\n"
+                      "  OCTAVO_PYTHON names the Python that has onnxruntime",
+                      python_here(), what)};
+}
+
+Status run_python(const std::string& model, const std::string& folder, int threads) {
+  const std::string python = python_here(), count = std::to_string(threads);
   const pid_t child = ::fork();
   if (child == 0) {
     ::execlp(python.c_str(), python.c_str(), "-c", kDriver, model.c_str(), folder.c_str(), count.c_str(), nullptr);
@@ -129,9 +141,11 @@ Result<FromOnnxRuntime> run_onnxruntime(const std::string& model, const std::vec
     OCTAVO_CHECK(write_file(folder.at(fmt::format("{}.npz", f)), bytes));
   }
   OCTAVO_CHECK(run_python(model, folder.path(), threads));
-  OCTAVO_TRY(const auto answer, read_file(folder.at("out.json")));
-  const auto* text = reinterpret_cast<const char*>(answer.data());
-  const auto j = nlohmann::json::parse(text, text + answer.size(), nullptr, false);
+  const auto answer = read_file(folder.at("out.json"));
+  if (!answer) return tl::unexpected<Error>(no_result("it ended without an error"));
+  const auto* text = reinterpret_cast<const char*>(answer->data());
+  const auto j = nlohmann::json::parse(text, text + answer->size(), nullptr, false);
+  if (!j.is_object()) return tl::unexpected<Error>(no_result("what it wrote is no JSON"));
   const auto word = [&](const char* key) {
     return j.is_object() && j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
   };

@@ -37,7 +37,7 @@ Command add_profile(Arguments& app) {
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
   add_profile_options(app, o->profile);
-  app.add_option("--exportMetadata", o->profile.metadata, "Write throughput, latency and device as JSON")->type_name("FILE");
+  app.add_option("--exportMetadata", o->profile.metadata, "Write throughput, latency and device as JSON")->writes("FILE");
   app.footer(
       "Inputs are random unless --input gives data; several samples run in turn.\n"
       "Example: octavo profile model.onnx --exportProfile m.profile.json --exportLayerInfo m.graph.json");

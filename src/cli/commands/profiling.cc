@@ -52,10 +52,10 @@ void add_profile_options(Arguments& app, ProfileOptions& o) {
                  "Number of runs for a profile (default 50); bench also makes at least this many (default 10)")
       ->check(Range{1, 1000000})
       ->type_name("N");
-  app.add_option("--exportProfile", o.profile, "Write the times of the regions as JSON (docs/profile.md)")->type_name("FILE");
-  app.add_option("--exportLayerInfo", o.layers, "Write the regions as JSON")->type_name("FILE");
-  app.add_option("--exportTimes", o.times, "Write the times of whole runs as JSON")->type_name("FILE");
-  app.add_option("--exportOutput", o.output, "Write the outputs as JSON")->type_name("FILE");
+  app.add_option("--exportProfile", o.profile, "Write the times of the regions as JSON (docs/profile.md)")->writes("FILE");
+  app.add_option("--exportLayerInfo", o.layers, "Write the regions as JSON")->writes("FILE");
+  app.add_option("--exportTimes", o.times, "Write the times of whole runs as JSON")->writes("FILE");
+  app.add_option("--exportOutput", o.output, "Write the outputs as JSON")->writes("FILE");
   has_effect_or_note(app,
                      app.add_flag("--separateProfileRun", o.separate,
                                   "Accepted without effect: whole runs and regions are always measured separately"),

@@ -20,6 +20,7 @@
 #include "cli/inputs/data.h"
 #include "cli/inputs/labels.h"
 #include "cli/inputs/model.h"
+#include "cli/inputs/sign_option.h"
 #include "cli/outputs/outcome.h"
 #include "onnx/edit/layers.h"
 #include "quant/table.h"
@@ -34,12 +35,12 @@ using Form = QuantizeForm;
 struct QuantizeOptions {
   ModelOptions model;
   DataOptions data;
-  std::string labels, metric = "top1", report, header = "100700-EntropyCalibration2";
+  std::string labels, metric = "top1", report, header = "100700-EntropyCalibration2", sign;
   QuantizeText text;
 };
 
 Status write(const QuantizeOptions& o, const quantize::Outcome& out, Form form, const api::PipelineOptions& build,
-             Progress& progress) {
+             const std::string& private_key, Progress& progress) {
   const auto text = [&](const std::string& s) { return write_file(o.text.output, std::as_bytes(std::span(s.data(), s.size()))); };
   progress.step(fmt::format("write {}", o.text.output));
   switch (form) {
@@ -60,7 +61,7 @@ Status write(const QuantizeOptions& o, const quantize::Outcome& out, Form form, 
       OCTAVO_TRY(const auto session, api::Session::made(*out.model));
       onnx::LateValues none;
       OCTAVO_TRY(const auto built, session->build(searched, none));
-      return built.engine->save(o.text.output, kept_float_note(built));
+      return built.engine->save(o.text.output, kept_float_note(built), private_key);
     }
   }
   return {};
@@ -114,6 +115,7 @@ Status set_score(const QuantizeOptions& o, const ir::Graph& graph, const FileDat
 
 Result<int> run(const QuantizeOptions& o) {
   const Form form = form_of(o.text.output);
+  OCTAVO_TRY(const std::string private_key, signing_key(o.sign));
   OCTAVO_TRY(const auto build, pipeline_options(o.model, {}, 1));
   QuantizeText text = o.text;
   text.model = o.model.path, text.allow = o.model.allow, text.labels = !o.labels.empty();
@@ -131,7 +133,7 @@ Result<int> run(const QuantizeOptions& o) {
     OCTAVO_TRY(const auto bytes, onnx::model_bytes(*out.model));
     OCTAVO_CHECK(write_file(o.text.float_model, bytes));
   }
-  OCTAVO_CHECK(write(o, out, form, build, *progress));
+  OCTAVO_CHECK(write(o, out, form, build, private_key, *progress));
   if (!o.report.empty()) {
     const std::string json = out.report();
     OCTAVO_CHECK(write_file(o.report, std::as_bytes(std::span(json.data(), json.size()))));
@@ -165,7 +167,7 @@ Command add_quantize(Arguments& app) {
                  "What to write: a model with Q/DQ pairs (.onnx), an engine (.octavo), ranges as JSON (.json), or a TensorRT "
                  "calibration table (any other name)")
       ->required()
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_option(
          "--method", o->text.method,
          "How to choose ranges of activations: best, minmax, percentile, entropy or mse (default: best). For detectors (YOLOX, "
@@ -192,7 +194,7 @@ Command add_quantize(Arguments& app) {
                  "With a table or .json: also write the float model that the ranges belong to, with equalized channels, rounded "
                  "weights and corrected biases; a "
                  "table alone cannot hold these")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_flag("--no-bias-correction", o->text.no_bias, "Do not correct biases");
   app.add_option("--stages", o->text.stages,
                  "Fit the network in this number of stages, each to the rounded results of the stages before; 0 (default) fits "
@@ -207,7 +209,7 @@ Command add_quantize(Arguments& app) {
   app.add_option("--max-drop", o->text.max_drop,
                  "Keep layers out of int8 until the model loses at most this share of right answers (1% or 0.01); needs --labels")
       ->type_name("SHARE");
-  app.add_option("--labels", o->labels, "Expected results, as for octavo eval")->type_name("FILE");
+  app.add_option("--labels", o->labels, "Expected results, as for octavo eval")->reads("FILE");
   app.add_option("--metric", o->metric, "Metric of --max-drop: top1 (default), or map50 for detectors")->type_name("NAME");
   app.add_option("--min-layer-sqnr", o->text.min_layer,
                  fmt::format("A layer stays float if its results have a signal to noise below this (in dB) when only it is "
@@ -217,7 +219,7 @@ Command add_quantize(Arguments& app) {
       ->check(Range{0.0, 200.0})
       ->type_name("DB");
   app.add_option("--curve", o->text.curve, "Write a picture (.svg) of accuracy over time for the networks that the search measured")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_option("--placement", o->text.placement,
                  "Tensors that get pairs: borders (default), inputs, residual or outputs (docs/tables.md)")
       ->type_name("NAME");
@@ -225,9 +227,10 @@ Command add_quantize(Arguments& app) {
       ->type_name("TEXT");
   app.add_flag("--gains", o->text.gains, "Also measure the gain of each correction; this quantizes once more for each of them");
   app.add_flag("--no-measure", o->text.no_measure, "Do not compare the outputs with those of the float network");
-  app.add_option("--report", o->report, "Write ranges, layers and signal to noise as JSON")->type_name("FILE");
+  app.add_option("--report", o->report, "Write ranges, layers and signal to noise as JSON")->writes("FILE");
+  add_sign_option(app, o->sign);
   const auto form = [o = o.get()] { return form_of(o->text.output); };
-  std::set<std::string> building{"--device", "--cpu"};
+  std::set<std::string> building{"--device", "--cpu", "--sign"};
   for (const Option* option : o->model.of_build) building.insert(option->name());
   for (const char* shapes : {"--optShapes", "--minShapes", "--maxShapes", "--allow"})
     building.erase(shapes);  // of the network itself

@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/file.h"
 #include "cli/inputs/model.h"
+#include "cli/inputs/sign_option.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "engine/set.h"
@@ -22,7 +23,13 @@ namespace fs = std::filesystem;
 struct RebuildOptions {
   std::vector<std::string> paths;
   std::string timing_cache, verify, sign;
-  bool all = false, dry_run = false, verbose = false;
+  bool all = false, dry_run = false, verbose = false, sign_unsigned = false;
+};
+
+/// PEM texts, empty where there is none.
+struct Keys {
+  std::string verify, sign;
+  std::string own;  ///< the public half of `sign`
 };
 
 /// The engine files that a path names: itself, or those in the folder and the folders in it, by their first bytes.
@@ -42,11 +49,31 @@ Result<std::vector<std::string>> files_of(const std::string& path) {
 
 enum class Did { left, rebuilt };
 
-Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const std::string& verify, const std::string& sign) {
-  OCTAVO_TRY(const auto file, engine::EngineFile::open(path, verify));
+/// A file that may be built again, and signed where there is a key for it: with --sign alone, the owner of the key has signed it before. What
+/// is signed says that its owner vouches for it, and a file that anybody may have put there is not that.
+Result<std::shared_ptr<const engine::EngineFile>> open_trusted(const RebuildOptions& o, const std::string& path, const Keys& keys) {
+  if (!keys.verify.empty() || keys.own.empty()) return engine::EngineFile::open(path, keys.verify);
+  auto signed_by_us = engine::EngineFile::open(path, keys.own);
+  if (signed_by_us || signed_by_us.error().kind != ErrorKind::bad_engine) return signed_by_us;
+  OCTAVO_TRY(auto file, engine::EngineFile::open(path));
+  if (file->is_signed())
+    return fail(ErrorKind::bad_engine,
+                fmt::format("{}\n  if another key signed it on purpose: octavo rebuild --verify OLD_PUBLIC.pem "
+                            "--sign {}",
+                            signed_by_us.error().message, o.sign));
+  if (o.sign_unsigned) return file;
+  return fail(
+      ErrorKind::bad_engine,
+      fmt::format("engine \"{}\": it is not signed, and --sign alone signs only files that its key signed before\n  to sign it "
+                  "all the same, whoever wrote it: octavo rebuild --sign {} --sign-unsigned",
+                  path, o.sign));
+}
+
+Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const Keys& keys) {
+  OCTAVO_TRY(const auto file, open_trusted(o, path, keys));
   const std::string was = fmt::format("Octavo {}, file format {}", file->made_by().version(), file->made_by().format);
   if (!o.all) {
-    const auto loaded = engine::Engine::load_all(file, api::all_providers(), api::devices());
+    const auto loaded = engine::Engine::load_all(file, api::all_providers(), api::devices_elsewhere());
     if (loaded || !engine::Engine::is_outdated(*file, loaded.error())) {
       if (!loaded) return tl::unexpected<Error>(loaded.error());
       fmt::print("{}: current ({})\n", path, was);
@@ -58,7 +85,7 @@ Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const 
                was);
     return Did::left;
   }
-  if (file->is_signed() && sign.empty())
+  if (file->is_signed() && keys.sign.empty())
     return fail(
         ErrorKind::usage,
         fmt::format("engine \"{}\": it is signed, and what is built now would not be\n  give the key: octavo rebuild --sign "
@@ -71,10 +98,10 @@ Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const 
   request.progress = progress.watcher(path);
   if (file->open_sections()) {
     OCTAVO_TRY(const auto open, api::rebuild_open(file, request));
-    OCTAVO_CHECK(open->save(path, {}, sign));
+    OCTAVO_CHECK(open->save(path, {}, keys.sign));
   } else {
     OCTAVO_TRY(const engine::Engines engines, api::rebuild(file, request));
-    OCTAVO_CHECK(engine::save_set(path, engines, {}, sign));
+    OCTAVO_CHECK(engine::save_set(path, engines, {}, keys.sign));
   }
   const std::string now = fmt::format("Octavo {}, file format {}", engine::kVersion, engine::kFormat);
   const std::string before = was != now ? was + "; now " : o.all ? "" : "its kernels were those of another build; now ";
@@ -83,12 +110,13 @@ Result<Did> rebuild_one(const RebuildOptions& o, const std::string& path, const 
 }
 
 Result<int> rebuild(const RebuildOptions& o) {
-  std::string verify, sign;
+  Keys keys;
   if (!o.verify.empty()) {
-    OCTAVO_TRY(verify, engine::read_key(o.verify));
+    OCTAVO_TRY(keys.verify, engine::read_key(o.verify));
   }
-  if (!o.sign.empty()) {
-    OCTAVO_TRY(sign, engine::read_key(o.sign));
+  OCTAVO_TRY(keys.sign, signing_key(o.sign));
+  if (!keys.sign.empty()) {
+    OCTAVO_TRY(keys.own, engine::public_half(keys.sign));
   }
   std::vector<std::string> files;
   for (const std::string& path : o.paths) {
@@ -98,7 +126,7 @@ Result<int> rebuild(const RebuildOptions& o) {
   }
   int code = 0, rebuilt = 0, left = 0, failed = 0;
   for (const std::string& path : files) {
-    const auto did = rebuild_one(o, path, verify, sign);
+    const auto did = rebuild_one(o, path, keys);
     if (did) {
       ++(*did == Did::rebuilt ? rebuilt : left);
       continue;
@@ -117,13 +145,20 @@ Command add_rebuild(Arguments& app) {
   auto o = std::make_shared<RebuildOptions>();
   app.add_option("PATH", o->paths, "Engine files, or folders: every engine file in them and in the folders below")
       ->required()
-      ->type_name("FILE|DIR");
+      ->updates("FILE|DIR");
   app.add_flag("--all", o->all, "Also rebuild files of this version");
   app.add_flag("-n,--dry-run", o->dry_run, "Only print what would be done");
-  app.add_option("--timing-cache", o->timing_cache, "As for octavo build")->type_name("FILE");
-  app.add_option("--verify", o->verify, "Accept only files signed with this public key")->type_name("PUBLIC.pem");
-  app.add_option("--sign", o->sign, "Sign the files that are written; without it, signed files are refused")
-      ->type_name("PRIVATE.pem");
+  app.add_option("--timing-cache", o->timing_cache, "As for octavo build")->updates("FILE");
+  auto* verify = app.add_option("--verify", o->verify, "Accept only files signed with this public key")->reads("PUBLIC.pem");
+  auto* sign =
+      app.add_option("--sign", o->sign,
+                     "Sign the files that are written; without it, signed files are refused. Only files that this key signed "
+                     "before are accepted, or, with --verify, those of that key")
+          ->reads("PRIVATE.pem");
+  app.add_flag("--sign-unsigned", o->sign_unsigned,
+               "With --sign: also accept files without a signature, and sign them, whoever wrote them")
+      ->needs(sign)
+      ->excludes(verify);
   app.add_flag("-v,--verbose", o->verbose, "Print each step to stderr");
   app.footer(
       "An engine file holds the ONNX model and the options that it was built from (unless octavo build --no-model left it out). "

@@ -158,10 +158,10 @@ Command add_run(Arguments& app) {
   app.add_option("-o,--output", o->output,
                  "Write the outputs to this file, in the format of its ending (.npz, .npy, .json, .csv or .txt); - for stdout (see "
                  "--format)")
-      ->type_name("FILE");
+      ->writes("FILE");
   app.add_option("--format", o->format, "Format of the outputs, instead of the file's ending: text, json, csv, npy or npz")
       ->type_name("FORMAT");
-  app.add_option("--labels", o->labels, "File with the names of the classes, one on each line")->type_name("FILE");
+  app.add_option("--labels", o->labels, "File with the names of the classes, one on each line")->reads("FILE");
   app.add_option("--top", o->top, "How many classes to print (default 5)")->check(Range{1, 1000})->type_name("K");
   app.add_flag("--debug-memory", o->debug_memory,
                "Run in memory filled with patterns and name each region that leaves a result unwritten or writes outside of its "

@@ -92,8 +92,7 @@ Result<int> view(const ViewOptions& o) {
   OCTAVO_TRY(documents.emplace_back(), document_of(o, o.model, o.graph));
   if (!o.accuracy.empty()) OCTAVO_CHECK(add_accuracy(documents.back(), report, o.accuracy));
   if (!o.beside.empty()) {
-    ModelOptions other = o.model;
-    other.path = o.beside;
+    ModelOptions other = options_for(o.model, o.beside);
     other.calibration = o.beside_calibration;
     OCTAVO_TRY(documents.emplace_back(), document_of(o, other, ""));
     if (!o.beside_accuracy.empty()) OCTAVO_CHECK(add_accuracy(documents.back(), beside_report, o.beside_accuracy));
@@ -108,21 +107,21 @@ Command add_view(Arguments& app) {
   add_model_options(app, o->model, true);
   add_gpu_option(app, o->model);
   arrange(app, [o = o.get()] { o->model.looks_only = !o->profile; });
-  app.add_option("-o,--output", o->output, "The page to write; - for stdout")->required()->type_name("FILE");
+  app.add_option("-o,--output", o->output, "The page to write; - for stdout")->required()->writes("FILE");
   app.add_option(
          "--beside", o->beside,
          "A second model, engine or plan (of `octavo explain --json`) to show beside the first; the other options apply to both")
-      ->type_name("FILE");
+      ->reads("FILE");
   app.add_option("--beside-calibration", o->beside_calibration,
                  "Ranges of the second model; --calibration applies to the first only")
-      ->type_name("FILE");
+      ->reads("FILE");
   app.add_flag("--profile", o->profile, "Measure each region on random inputs, instead of showing the times that the planner used");
   app.add_option("--runs", o->runs, "Number of runs for --profile (default 20)")->check(Range{1, 1000000})->type_name("N");
   app.add_option("--graph", o->graph, "The ONNX model that an engine was built from, to show its graph beside the plan")
-      ->type_name("FILE");
+      ->reads("FILE");
   app.add_option("--accuracy", o->accuracy, "Show the signal to noise of layers from this file of `octavo quantize --report`")
-      ->type_name("FILE");
-  app.add_option("--beside-accuracy", o->beside_accuracy, "The same for the second plan")->type_name("FILE");
+      ->reads("FILE");
+  app.add_option("--beside-accuracy", o->beside_accuracy, "The same for the second plan")->reads("FILE");
   o->model.others = [o = o.get()] { return std::vector<std::string>{o->beside}; };
   not_these(
       app, [o = o.get()] { return !o->profile; }, {"--runs"}, "nothing is measured\n  give --profile as well, or leave it out");

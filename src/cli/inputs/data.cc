@@ -79,7 +79,7 @@ Result<std::vector<Feed>> feeds_of(Result<Given> read, const std::string& name, 
 }  // namespace
 
 void add_data_options(Arguments& app, DataOptions& o) {
-  app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->type_name("PATH");
+  app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->reads("PATH");
   add_recipe_options(app, o.recipe, [&o](const std::string&) {
     return o.data.empty() ? "it applies to pictures, and no data are given\n  give --data FOLDER as well" : "";
   });

@@ -266,7 +266,7 @@ void add_input_options(Arguments& app, InputOptions& o) {
                  "JPEG, PNG, .npy or .npz file, folder, pattern such as '*.jpg', @LIST (a file with one path on each line), or - "
                  "(stdin). NAME=FILE is for the "
                  "input NAME. Takes several; repeat for more")
-      ->type_name("FILE");
+      ->reads("FILE");
   add_recipe_options(app, o.recipe, [&o](const std::string&) {
     return o.inputs.empty() && (o.data == nullptr || o.data->empty())
                ? fmt::format("it applies to pictures, and none is given\n  give --input{} as well",

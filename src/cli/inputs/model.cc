@@ -145,6 +145,21 @@ bool is_engine_file(const std::string& path) {
   return std::memcmp(magic, "OCTAVO\0\n", sizeof magic) == 0;
 }
 
+ModelOptions options_for(const ModelOptions& own, const std::string& path) {
+  ModelOptions m = own;
+  if (is_engine_file(path)) {  // already built
+    m = ModelOptions();
+    m.opened = own.opened;
+    m.verify = own.verify, m.code = own.code, m.no_upgrade = own.no_upgrade, m.looks_only = own.looks_only;
+    m.build.device = own.build.device, m.build.cpu = own.build.cpu, m.build.plan.threads = own.build.plan.threads;
+    m.build.timing = own.build.timing;  // of a file that is built again
+    m.shapes = own.shapes, m.values = own.values, m.batch = own.batch;
+    m.verbose = own.verbose;
+  }
+  m.path = path, m.made = nullptr;
+  return m;
+}
+
 void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
   if (!options.path.empty()) return;
   const auto is_model = [](const std::string& path) {

@@ -46,6 +46,11 @@ struct ModelOptions {
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(Arguments& app, ModelOptions& options, bool engines);
 
+/// The options of the same command for another model or engine file that it loads: `path`. Every command that loads several files makes their
+/// options here, so that none of them is loaded with less caution than the first. For an engine file they are those about engine files (--verify,
+/// --code, --no-upgrade), about the run and about what it is built again with; those that say how a model is built are left out.
+[[nodiscard]] ModelOptions options_for(const ModelOptions& own, const std::string& path);
+
 /// Of --values in commands that look at a model without running it.
 inline constexpr const char* kNoValues =
     "this command does not bind values of inputs\n  octavo build, run, bench, profile, explain, view, check and eval take --values";

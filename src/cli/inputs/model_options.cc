@@ -94,7 +94,7 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
   const auto of_file = [&](Option* option) { has_effect(app, option, [&o](const std::string&) { return without_engine(o); }); };
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
-  model->type_name("FILE");
+  model->type_name("FILE")->use(FileUse::read);
   model->transform([](std::string& path) {  // a model may be read again when its engine is saved, an engine is mapped
     const Status kept = spool(path);
     return kept ? std::string() : kept.error().message;
@@ -115,12 +115,13 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                  "of one input and makes one engine file for all")
       ->allow_extra_args(false)
       ->type_name("NAME=NUMBERS");
-  of_build(app.add_option("--max-elements", o.max_elements,
-                          "The most elements of a dimension of tensor NAME whose size data decide, the greatest of the numbers in "
-                          "NAME that decide sizes, or the most steps of Loop NAME, for example boxes=100; repeat for others. A run "
-                          "that needs more is an error (docs/onnx.md)")
-               ->allow_extra_args(false)
-               ->type_name("NAME=N"));
+  of_build(
+      app.add_option("--max-elements", o.max_elements,
+                     "The upper bound of a size that the data decide, for example boxes=100; repeat for others. NAME is a tensor "
+                     "with such a dimension, a tensor whose numbers are sizes, or a Loop, of which it bounds the steps. A run "
+                     "that needs more is an error (docs/onnx.md)")
+          ->allow_extra_args(false)
+          ->type_name("NAME=N"));
   Option* opt =
       app.add_option("--optShapes", o.opt_shapes, "Like --shapes; with --minShapes and --maxShapes: the shapes to build first")
           ->type_name("SHAPES");
@@ -147,7 +148,7 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
           ->type_name("NAME");
   app.add_option(
          "--cpu", o.build.cpu,
-         fmt::format("Use at most these vector instructions, so that the engine also loads on processors that have no others: {}",
+         fmt::format("Use at most these vector instructions, so that the engine also loads on processors that lack newer ones: {}",
                      cpu::known_caps()))
       ->type_name("LEVEL");
   of_build(app.add_option(
@@ -174,12 +175,12 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
                           "File that keeps measured times between builds (docs/timing-cache.md; default: octavo/timing.txt in "
                           "$XDG_CACHE_HOME or ~/.cache); none: keep no "
                           "times")
-               ->type_name("FILE"));
+               ->updates("FILE"));
   of_build(
       app.add_flag("--strict-timing", o.build.timing.strict, "Fail if the timing cache lacks a time, instead of measuring it"));
   of_build(app.add_option("--calibration,--calib", o.calibration,
                           "Ranges of the tensors of a float model: a TensorRT calibration table, or JSON (docs/tables.md)")
-               ->type_name("FILE"));
+               ->reads("FILE"));
   of_build(app.add_option_function<std::string>(
                   "--qdq", [&o](const std::string& qdq) { o.build.plan.permit_pairs = qdq == "permit"; },
                   "Meaning of the model's Q/DQ pairs. demand (default): every pair rounds at its place. permit: pairs on "
@@ -203,7 +204,7 @@ void add_model_options(Arguments& app, ModelOptions& o, bool engines) {
   if (engines) {
     of_file(app.add_option("--verify", o.verify,
                            "Load an engine file only if it is signed with this public Ed25519 key (octavo build --sign signs)")
-                ->type_name("PUBLIC.pem"));
+                ->reads("PUBLIC.pem"));
     of_file(app.add_option("--code", o.code,
                            "file (default): run the machine code in an engine file for a GPU; rebuild: do not use it, and compile "
                            "the kernels again from the plan (docs/hostile.md)")

@@ -221,7 +221,8 @@ Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
   if (!range.empty() && !options.values.empty()) {
     if (options.shapes.size() > 1)
       return fail(ErrorKind::usage,
-                  "--minShapes and --maxShapes with --values are built whole, several --shapes are a list: give one of the two");
+                  "--minShapes and --maxShapes with --values build every set of shapes between them, so several --shapes cannot be "
+                  "given as well: give one of the two");
     if (!options.shapes.empty() && !options.opt_shapes.empty()) {
       return fail(ErrorKind::usage,
                   fmt::format("--shapes {} has no effect: every set of shapes from --minShapes to --maxShapes is built, that of "
@@ -259,7 +260,7 @@ Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
       for (const std::string& text : texts) more.emplace_back(s).values.push_back(text);
       if (more.size() > engine::kMostPlans)
         return fail(ErrorKind::usage,
-                    fmt::format("--shapes and --values make more than {} engines, which is what a file holds", engine::kMostPlans));
+                    fmt::format("--shapes and --values make more than {} engines, and a file holds no more", engine::kMostPlans));
     }
     sets = std::move(more);
   }
@@ -280,7 +281,17 @@ std::string range_lines(const Loaded& loaded) {
   const region::Plan& plan = loaded.engine->plan();
   const auto megabytes = [](std::size_t bytes) { return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6); };
   const std::size_t most = loaded.range->most_arena_bytes();
-  const auto here = static_cast<std::size_t>(plan.devices[region::kHost].arena_bytes) * static_cast<std::size_t>(plan.lanes);
+  const auto bytes_of = [&](const region::DeviceUse& d) {
+    return static_cast<std::size_t>(d.arena_bytes) * static_cast<std::size_t>(plan.lanes);
+  };
+  const auto here = bytes_of(plan.devices[region::kHost]);
+  if (plan.devices.size() > 1) {
+    return fmt::format(
+        "range: {}\nthis plan: {}; decisions: {}\nworking memory of a run for these shapes: {} on the GPU, {} on the host\n",
+        api::range_text(loaded.range->ranges()), engine::shapes_text(plan),
+        plan.decided_for.empty() ? "its own" : "of the plan for " + plan.decided_for, megabytes(bytes_of(plan.devices[1])),
+        megabytes(here));
+  }
   return fmt::format("range: {}\nthis plan: {}; decisions: {}\nworking memory of a run: {} for these shapes, {}\n",
                      api::range_text(loaded.range->ranges()), engine::shapes_text(plan),
                      plan.decided_for.empty() ? "its own" : "of the plan for " + plan.decided_for, megabytes(here),

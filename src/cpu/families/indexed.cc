@@ -373,8 +373,9 @@ Result<IndexedSetting> indexed_setting(const Stage& s) {
       return refuse("type of the updates", ir::name_of(s.anchor.inputs[2].dtype), ir::name_of(x.dtype));
     if (s.anchor.inputs.size() > 3 &&
         (s.anchor.inputs[3].dtype != DType::s64 || !s.anchor.inputs[3].dims.empty() || s.anchor.inputs[2].dims.empty()))
-      return fail(ErrorKind::bad_engine, "scatter: how many is no s64[]");
-    if (s.stores.size() != 1 || s.stores[0].dims != x.dims) return refuse("results", s.stores.size(), "one, of the data's shape");
+      return fail(ErrorKind::bad_engine, "scatter: the operand that says how many updates there are is not s64[]");
+    if (s.stores.size() != 1) return refuse("results", s.stores.size(), 1);
+    if (s.stores[0].dims != x.dims) return refuse("shape of the result", ir::to_string(s.stores[0].dims), ir::to_string(x.dims));
     for (const TensorRef& in : s.anchor.inputs) {
       if (in.quantizer) return refuse("operand", "codes of a quantizer", "numbers");
     }

@@ -33,7 +33,7 @@ Result<NonZeroSetting> non_zero_setting(const Stage& s) {
   if (s.anchor.inputs.size() > 1) {
     t.many = s.anchor.inputs[1];
     if (t.many->dtype != ir::DType::s64 || !t.many->dims.empty())
-      return fail(ErrorKind::bad_engine, "non_zero: how many is no s64[]");
+      return fail(ErrorKind::bad_engine, "non_zero: the operand that says how many elements there are is not s64[]");
   }
   for (std::size_t i = 0; i < s.stores.size(); ++i) {
     const region::TensorRef& r = s.stores[i];

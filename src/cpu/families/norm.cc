@@ -54,8 +54,9 @@ Result<NormSetting> norm_setting(const Stage& s, Isa isa, int threads) {
   t.layer = a.op == ir::Op::layer_norm;
   const auto rank = x.dims.size();
   if (t.layer) t.first = static_cast<std::size_t>(a.as<ir::LayerNorm>().axis);
-  if (rank < t.first + 1 || x.dims != s.space || a.inputs.size() < 2)
-    return refuse("dimensions that are reduced", 0, "some, with scale and bias beside");
+  if (rank < t.first + 1) return refuse("rank of the input", rank, fmt::format("{} or more", t.first + 1));
+  if (x.dims != s.space) return refuse("shape of the input", ir::to_string(x.dims), ir::to_string(s.space));
+  if (a.inputs.size() < 2) return refuse("operands", a.inputs.size(), "2 or more: the input and its scale");
   t.epsilon = static_cast<float>(t.layer ? a.as<ir::LayerNorm>().epsilon : a.as<ir::InstanceNorm>().epsilon);
   t.last = x.dims.back();
   bool inside = false;
@@ -73,7 +74,7 @@ Result<NormSetting> norm_setting(const Stage& s, Isa isa, int threads) {
     for (std::size_t d = 0; d < t.first; ++d) {
       if (x.dims[d] > 1 && x.strides[d] == 1) t.column = d, t.columns = x.dims[d];
     }
-    if (t.columns == 1) return refuse("neighbours in memory", "none of the reduced elements or those beside them", "one of both");
+    if (t.columns == 1) return refuse("elements that are adjacent in memory", "neither reduced nor kept ones", "either");
   }
   const ir::Shape inner(x.dims.begin() + static_cast<std::ptrdiff_t>(t.first), x.dims.end());
   t.has_bias = a.inputs.size() > 2;

@@ -200,9 +200,9 @@ Result<ReferenceKernelSetting> reference_kernel_setting(const Request& q) {
   // Asked for because it is fast: not computed one product at a time for it.
   if (a.op == Op::matmul &&
       std::any_of(a.inputs.begin(), a.inputs.end(), [](const TensorRef& t) { return t.dtype == ir::DType::bf16; }))
-    return refuse("type of a matrix", "bf16", "another: products of bf16 are for processors that have instructions for them");
+    return refuse("type of a matrix", "bf16", "another type: products of bf16 need a processor with instructions for bf16");
   if (a.weights && a.weights->dtype == ir::DType::bf16)
-    return refuse("type of the weights", "bf16", "another: products of bf16 are for processors that have instructions for them");
+    return refuse("type of the weights", "bf16", "another type: products of bf16 need a processor with instructions for bf16");
   ReferenceKernelSetting t{s, {}, a.weights ? Constant(*a.weights, q.plan) : Constant(), {}};
   OCTAVO_TRY(t.node, node_of(s, input_types(s)));
   if (s.program.outputs.empty()) return t;

@@ -309,7 +309,7 @@ Result<ConvSetting> match_conv(const region::Region& region, const region::Plan&
   p.element = floats ? static_cast<std::int64_t>(ir::size_of(type)) : 1;
   p.factor = pairs ? 2 : p.element;
   if (floats && p.shape.groups > 1 && p.shape.ic() == 1 && p.shape.oc() == 1)
-    return refuse("channels a group", "1 to 1", "more: lanes are channels of one group");
+    return refuse("channels of a group", 1, "2 or more: a vector holds channels of one group");
   p.halves = pairs ? 1 : weight_halves(p.weight_zero);
   const Conv2d& s = p.shape;
   const auto& x = stage.anchor.inputs.front();

@@ -128,7 +128,7 @@ Reasons why_no_row_tiles(const Region& r) {
   }
   for (std::size_t k = 0; k < r.stages.size(); ++k) {
     if (std::none_of(edges.begin(), edges.end(), [&](const auto& e) { return e.from.stage == k || e.reader == k; }))
-      return unmet("a stage", "without an edge to another", "one result that another stage reads, or the other way round");
+      return unmet("connections of a stage", 0, "1 or more: it reads another stage's result, or another stage reads its result");
   }
   return {};
 }

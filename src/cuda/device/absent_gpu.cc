@@ -25,15 +25,37 @@ constexpr KnownGpu kGpus[] = {
 #include "cuda/device/known_gpus.def"
 };
 
-/// Letters and digits in lower case, without the maker's names.
+/// Words of a driver's name that leave the number of multiprocessors as it is: makers, sizes of memory ("80GB", "144G") and its kind, sockets.
+bool says_nothing(std::string_view word) {
+  for (const std::string_view other : {"nvidia", "geforce", "tesla", "generation", "sxm", "sxm2", "sxm3", "sxm4", "sxm5"}) {
+    if (word == other) return true;
+  }
+  if (word.starts_with("hbm")) return true;
+  const std::size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+  return digits > 0 && (word.substr(digits) == "g" || word.substr(digits) == "gb");
+}
+
+/// The words of a name that tell GPUs apart, in lower case and without spaces.
 std::string plain(std::string_view name) {
-  std::string out;
+  std::string out, word;
+  const auto end = [&] {
+    if (!says_nothing(word)) out += word;
+    word.clear();
+  };
   for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else
+      end();
   }
-  for (const std::string_view maker : {"nvidia", "geforce", "tesla"}) {
-    if (out.starts_with(maker) && out.size() > maker.size()) out.erase(0, maker.size());
-  }
+  end();
+  return out;
+}
+
+/// The same, without the bus: most GPUs for PCI Express have as many multiprocessors as those for a socket; those that have not are in the table.
+std::string without_bus(std::string_view name) {
+  std::string out = plain(name);
+  if (out.ends_with("pcie")) out.erase(out.size() - 4);
   return out;
 }
 
@@ -55,7 +77,9 @@ class AbsentGpu final : public region::Device {
   std::string_view name() const override { return "cuda"; }
   bool is_here() const override { return false; }
   Result<std::string> description() const override {
-    return fmt::format("{}; {}, {} multiprocessors; not in this machine", facts_.name, architecture(), facts_.multiprocessors);
+    return fmt::format("{}; {}, {} multiprocessors; not in this machine", facts_.name,
+                       facts_.architecture.sm == 0 ? "of an architecture that was not asked for" : facts_.architecture.text(),
+                       facts_.multiprocessors);
   }
   Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t) const override { return std::make_unique<NoMemory>(); }
   Status write(std::byte*, std::span<const std::byte>) const override { return {}; }
@@ -67,20 +91,22 @@ class AbsentGpu final : public region::Device {
   }
 
  private:
-  [[nodiscard]] std::string architecture() const {
-    return facts_.architecture.sm == 0 ? "of an architecture that was not asked for" : facts_.architecture.text();
-  }
   [[nodiscard]] Error absent() const {
     return Error{
         ErrorKind::unsupported,
-        fmt::format("the engine was built for {} ({}), which is not in this machine\n  save it and load it on a machine that has "
+        fmt::format("the engine was built for {}, which is not in this machine\n  save it and load it on a machine that has "
                     "such a GPU, or build for device cuda",
-                    facts_.name, architecture())};
+                    with_architecture(facts_))};
   }
   GpuFacts facts_;
 };
 
 }  // namespace
+
+std::string with_architecture(const GpuFacts& facts) {
+  const std::string architecture = facts.architecture.sm == 0 ? std::string() : facts.architecture.text();
+  return architecture.empty() || facts.name.ends_with(architecture) ? facts.name : fmt::format("{} ({})", facts.name, architecture);
+}
 
 std::vector<std::string> known_gpus() {
   std::vector<std::string> out;
@@ -93,13 +119,19 @@ std::vector<std::string> known_gpus() {
 }
 
 Result<GpuFacts> find_gpu(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kGpus), std::end(kGpus), [&](const KnownGpu& g) {
-    return is_architecture(g, name) || plain(g.name) == plain(name);
-  });
+  const auto* found = std::find_if(std::begin(kGpus), std::end(kGpus),
+                                   [&](const KnownGpu& g) { return is_architecture(g, name) || plain(g.name) == plain(name); });
+  if (found == std::end(kGpus))
+    found = std::find_if(std::begin(kGpus), std::end(kGpus), [&](const KnownGpu& g) { return plain(g.name) == without_bus(name); });
   if (found == std::end(kGpus)) {
+    GpuFacts asked;
+    if (const auto architecture = parse_architecture(name)) asked.name = name, asked.architecture = *architecture;
+    if (const std::string why = asked.name.empty() ? "" : why_unsupported(asked); !why.empty())
+      return fail(ErrorKind::unsupported, fmt::format("GPU \"{}\": {}", name, why));
     const std::vector<std::string> all = known_gpus();
-    return fail(ErrorKind::usage, fmt::format("no GPU \"{}\" is known{}\n  give its architecture, for example sm_86", name,
-                                              nearest_text(std::set<std::string>(all.begin(), all.end()), name)));
+    return fail(ErrorKind::usage,
+                fmt::format("no GPU \"{}\" is known{}\n  give its architecture, for example sm_86; sm_75 and later are supported",
+                            name, nearest_text(std::set<std::string>(all.begin(), all.end()), name)));
   }
   GpuFacts facts;
   facts.name = is_architecture(*found, name) ? "a GPU of " + found->architecture.text() : std::string(found->name);

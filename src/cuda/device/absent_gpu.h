@@ -16,6 +16,9 @@ namespace octavo::cuda {
 /// run on.
 [[nodiscard]] Result<GpuFacts> find_gpu(std::string_view name);
 inline constexpr std::string_view kGpuExamples = "its architecture, for example sm_86, or its name, for example \"RTX 4090\"";
+/// "H100 (sm_90a)", for messages; the name alone if it ends with the architecture ("a GPU of sm_90a").
+[[nodiscard]] std::string with_architecture(const GpuFacts& facts);
+
 /// Names that find_gpu takes, as people write them, and architectures.
 [[nodiscard]] std::vector<std::string> known_gpus();
 

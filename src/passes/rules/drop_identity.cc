@@ -58,8 +58,13 @@ struct DropIdentity final : rewrite::Rule {
   std::string_view equation() const override { return "f(x) ==> x, where f changes nothing"; }
 
   rewrite::Outcome apply(ir::Graph& g, ir::NodeId id, const ir::Grids&) const override {
-    const ir::Node& n = g.node(id);
+    ir::Node& n = g.node(id);
     if (n.inputs.empty() || n.inputs[0] == ir::kNone || !passes_on(g, n)) return rewrite::no_match();
+    // What goes stands for its readers' ONNX nodes too, if one of them was divided (a MatMul has a reshape in front): these are no nodes of the producer, whose
+    // precision rules of theirs would decide.
+    for (const auto& [user, slot] : g.users(n.outputs[0])) {
+      for (const std::string& name : g.node(user).origin) n.origin.erase(name);
+    }
     quant::substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();
   }

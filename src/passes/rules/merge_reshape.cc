@@ -3,6 +3,7 @@
 //   Exact  bit for bit: both read the elements in row-major order.
 //   Needs  nothing; the inner reshape stays when others read it.
 //   Order  before the planner turns reshapes into strides; drop-identity removes a pair that cancels.
+#include "passes/merged_move.h"
 #include "passes/rules.h"
 
 namespace octavo::passes {
@@ -16,6 +17,7 @@ struct MergeReshape final : rewrite::Rule {
     ir::Node& n = g.node(id);
     if (n.op != ir::Op::reshape || g.producer(n.inputs[0]).op != ir::Op::reshape) return rewrite::no_match();
     const ir::Node& inner = g.producer(n.inputs[0]);
+    keep_name_and_range(g, n.inputs[0], inner.inputs[0]);
     n.inputs[0] = inner.inputs[0];
     n.origin.insert(inner.origin.begin(), inner.origin.end());
     g.touch();

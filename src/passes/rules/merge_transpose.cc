@@ -3,6 +3,7 @@
 //   Exact  bit for bit: elements only move.
 //   Needs  nothing; the inner transpose stays when others read it.
 //   Order  before the planner turns transposes into strides; drop-identity removes a pair that cancels.
+#include "passes/merged_move.h"
 #include "passes/rules.h"
 
 namespace octavo::passes {
@@ -20,6 +21,7 @@ struct MergeTranspose final : rewrite::Rule {
     auto q = ir::get_ints(n.attrs, "perm");
     for (std::int64_t& axis : q) axis = p[static_cast<std::size_t>(axis)];
     n.attrs["perm"] = q;
+    keep_name_and_range(g, n.inputs[0], inner.inputs[0]);
     n.inputs[0] = inner.inputs[0];
     n.origin.insert(inner.origin.begin(), inner.origin.end());
     g.touch();

@@ -96,7 +96,7 @@ class Narrower {
       }
       if (const auto most = beyond(w.payload, mark->type); most && mark->type == DType::f16) {
         for (const std::string& node : n.origin)
-          refused_.insert_or_assign(node, because<cause::weights_beyond_float16>(g_.value(n.inputs[1]).name, *most));
+          refused_.insert_or_assign(node, because<cause::weights_beyond_float16>(g_.value(n.inputs[1]).name, *most, kFloat16End));
         unmark(g_.node(id).attrs);
         continue;
       }

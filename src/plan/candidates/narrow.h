@@ -27,7 +27,9 @@ void mark_narrow(ir::Node& node, ir::DType type = ir::DType::bf16, bool emulated
 /// where a device multiplies such faster: a permission, the graph's values stay float32. Call behind `narrow`.
 void permit_tf32(ir::Graph& g);
 
-/// Magnitudes from here on stay wider than float16, which ends at 65504: twice as much on other data would be infinite.
+/// The largest value of float16.
+inline constexpr double kFloat16End = 65504;
+/// Magnitudes from here on stay wider than float16: twice as much on other data would be infinite.
 inline constexpr double kFloat16Limit = 32768;
 /// The largest magnitude that the value's range says; 0: it has none.
 [[nodiscard]] double largest_of_range(const ir::Graph& g, ir::ValueId v);

@@ -204,7 +204,7 @@ ir::Tensor window_counts(const Graph& g, const Node& n, const ir::Window& w) {
 Reason why_not_on_codes(const Graph& g, const Node& n, const std::optional<ir::Quantizer>& input, const std::string& precision) {
   if (ir::has_trait(n.op, ir::kMove)) return because<cause::input_off_kept_grid>(precision, ir::name_of(n.op));
   const bool sums = n.op == Op::avg_pool || n.op == Op::reduce_mean || n.op == Op::reduce_sum;
-  if (sums && !input) return because<cause::input_not_quantized>(g.value(n.inputs[0]).name);
+  if (sums && !input) return because<cause::input_not_quantized>(g.nearest_name(n.inputs[0]));
   if (sums && !input->per_tensor()) return because<cause::input_per_axis>(g.value(n.inputs[0]).name, input->entries());
   return because<cause::no_integer_form>(ir::name_of(n.op));  // softmax, norms, sums over channels
 }
@@ -314,8 +314,9 @@ void adapt_rank(region::Stage& stage) {
     }
     for (TensorRef& r : stage.stores) widen(r);
     stage.space.insert(stage.space.end(), {1, 1});
+    const ir::Arithmetic arithmetic = stage.anchor.as<ir::Product>().arithmetic;
     stage.anchor.op = Op::conv;
-    stage.anchor.facts = ir::Window{.strides = {1, 1}, .dilations = {1, 1}, .pads = {0, 0, 0, 0}};
+    stage.anchor.facts = ir::Window{.strides = {1, 1}, .dilations = {1, 1}, .pads = {0, 0, 0, 0}, .arithmetic = arithmetic};
     return;
   }
   if (!(weighted || pool) || rank != 3) return;

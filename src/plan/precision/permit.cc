@@ -28,7 +28,7 @@ bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-constexpr double kFloat16End = 65520;  // what rounds to infinity
+constexpr double kRoundsToInfinity = 65520;  // in float16
 
 class Permitter {
  public:
@@ -227,7 +227,7 @@ class Permitter {
         return std::nullopt;
       }
     }
-    if (!value.range) why = because<cause::tensor_without_range>(value.name);
+    if (!value.range) why = because<cause::tensor_without_range>(g_.nearest_name(v));
     return value.range;
   }
 
@@ -310,7 +310,7 @@ class Permitter {
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
-    if (!why) why = because<cause::input_not_float_activation>(g_.value(n.inputs[0]).name);  // it lies on a grid already
+    if (!why) why = because<cause::input_not_float_activation>(g_.nearest_name(n.inputs[0]));  // it lies on a grid already
     if (rule != nullptr && rule->type == LayerType::int8) {
       return fail(ErrorKind::usage,
                   fmt::format("precision: the rule \"{}=int8\" cannot be kept for node \"{}\": {}\n  give the tensor a range, "
@@ -320,7 +320,7 @@ class Permitter {
     OCTAVO_TRY(const auto small, narrow(id, n, name, rule));
     if (!small && type_rule(n, rule) == nullptr) OCTAVO_CHECK(may_be_float32(n, name, *why));
     ++(!small ? report_.float_layers : *small == ir::DType::bf16 ? report_.bfloat16_layers : report_.float16_layers);
-    if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
+    if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.nearest_name(n.inputs[0]));
     for (const std::string& origin : n.origin) report_.why_float.insert_or_assign(origin, *why);
     return {};
   }
@@ -356,14 +356,14 @@ class Permitter {
     if (n.op == Op::matmul) {
       for (const ValueId v : n.inputs) {
         if (g_.type(v).dtype != ir::DType::f32 || (g_.is_constant(v) && g_.producer(v).quantizer))
-          return because<cause::input_not_float_activation>(g_.value(v).name);
+          return because<cause::input_not_float_activation>(g_.nearest_name(v));
       }
       return std::nullopt;
     }
     if (!g_.is_constant(n.inputs[1]) || g_.producer(n.inputs[1]).quantizer || g_.type(n.inputs[1]).dtype != ir::DType::f32)
       return because<cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
     if (g_.is_constant(n.inputs[0]) || g_.type(n.inputs[0]).dtype != ir::DType::f32)
-      return because<cause::input_not_float_activation>(g_.value(n.inputs[0]).name);
+      return because<cause::input_not_float_activation>(g_.nearest_name(n.inputs[0]));
     return std::nullopt;
   }
 
@@ -375,7 +375,8 @@ class Permitter {
       for (const float w : g_.payload(n.inputs[1]).data<float>()) {
         if (std::isfinite(w)) largest = std::max(largest, std::abs(static_cast<double>(w)));
       }
-      if (largest >= kFloat16End) return because<cause::weights_beyond_float16>(g_.value(n.inputs[1]).name, largest);
+      if (largest >= kRoundsToInfinity)
+        return because<cause::weights_beyond_float16>(g_.value(n.inputs[1]).name, largest, kFloat16End);
     }
     std::vector<ValueId> read{n.inputs[0], n.outputs[0]};
     if (n.op == Op::matmul) read.push_back(n.inputs[1]);

@@ -16,7 +16,8 @@ std::string stated(const Reason& why) {
     case cause::input_not_float_activation: return fmt::format("its input \"{}\" is not a float32 activation", tensor());
     case cause::type_not_allowed: return "int8 is not among the allowed types";
     case cause::weights_beyond_float16:
-      return fmt::format("its weights \"{}\" reach {}, and float16 ends at 65504", tensor(), std::get<double>(why.values[1]));
+      return fmt::format("its weights \"{}\" reach {}, and float16 ends at {}", tensor(), std::get<double>(why.values[1]),
+                         std::get<double>(why.values[2]));
     case cause::range_near_float16_end:
       return fmt::format(
           "the range of tensor \"{}\" reaches {}, and layers keep a wider type where a range reaches {}, about half of the largest "

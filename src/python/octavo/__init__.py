@@ -322,6 +322,8 @@ def _numbers(value: Any) -> Optional[str]:
 def _inputs_of(engine: Engine, inputs: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """The arrays that were given, or random ones: uniform in -1..1, all codes of 8-bit types, zeros of others."""
     import numpy
+    if not isinstance(engine, Engine):
+        raise UsageError(f"bench and profile take an Engine, not {type(engine).__name__}: octavo.load(path) or octavo.build(model) makes one")
     if engine.open:
         raise UsageError("the engine's shapes are open: build with shapes= or default_batch=1, or take engine.at({name: shape})")
     random = numpy.random.default_rng(1)

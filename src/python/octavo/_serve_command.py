@@ -3,7 +3,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from typing import List
+from typing import Any, Dict, List
 
 from ._arguments import real
 from ._errors import EngineFileError, Error, FileError, InputError, ModelError, UnsupportedError, UsageError
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (use --token-file and --tls-cert then) (%(default)s)")
     p.add_argument("--port", type=int, default=8000, help="HTTP port; 0: any free one (%(default)s)")
     p.add_argument("--grpc-port", type=int, default=8001, help="gRPC port; 0: any free one; -1: no gRPC (%(default)s)")
-    p.add_argument("--batch", default="1,2,4,8", metavar="SIZES", help="batch sizes to tune ONNX models with an open batch for; the largest is the most rows of a run (%(default)s)")
+    p.add_argument("--batch", metavar="SIZES", help="batch sizes to tune ONNX models with an open batch for; the largest is the most rows of a run (1,2,4,8)")
     p.add_argument("--delay-ms", type=float, default=2.0, metavar="MS", help="how long a request may wait for others to fill a batch (%(default)s)")
     p.add_argument("--threads", type=int, default=None, help="threads of one run (default: the cores of this process divided by --instances)")
     p.add_argument("--instances", type=int, default=1, help="runs of one model at the same time (%(default)s)")
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--max-connections", type=int, default=1024, metavar="N",
                    help="HTTP connections, gRPC connections, and gRPC calls at the same time; if there are more, the one that has waited longest for its client is closed (%(default)s)")
     p.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds to finish requests after SIGTERM or Ctrl-C (%(default)s)")
-    p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
+    p.add_argument("--device", help="as for octavo build (cpu)")
     p.add_argument("--effort", type=int, default=None, help="as for octavo build")
     p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
     p.add_argument("--verify", default=None, metavar="PUBLIC.pem", help="load engine files only if they are signed with this public Ed25519 key (octavo build --sign signs); an engine file for a GPU is a program")
@@ -53,8 +53,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--token-file", default=None, metavar="FILE", help="bearer tokens, one on each line; every request needs one (Authorization: Bearer TOKEN), except requests for the server's health")
     p.add_argument("--repository-token-file", default=None, metavar="FILE", help="bearer tokens of clients that may load and unload models (default: none may)")
     p.add_argument("--allow-host", action="append", default=[], metavar="NAME",
-                   help="without tokens: a further name in Host that the server accepts, besides localhost, addresses and this machine's name; *: any")
-    p.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help="an origin such as https://app.example whose pages may send requests from a browser (default: none)")
+                   help="without tokens: a further name in Host (without port) that the server accepts, besides localhost, addresses and this machine's name; *: any")
+    p.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN",
+                   help="an origin such as https://app.example (without path) whose pages may send requests from a browser (default: none)")
     return p
 
 
@@ -66,9 +67,20 @@ def _bytes(option: str, mebibytes: float) -> int:
     return int(real(option, mebibytes, 0, 2**40) * 2**20)
 
 
+def _given(args: argparse.Namespace) -> Dict[str, Any]:
+    """Options that differ from their defaults, by their names, and MODEL."""
+    defaults = vars(parser().parse_args(["MODEL"]))
+    return {"MODEL" if name == "models" else "--" + name.replace("_", "-"): value for name, value in vars(args).items() if value != defaults[name]}
+
+
 def main(arguments: List[str]) -> int:
     """Runs until it is stopped; returns the exit code of the other commands."""
     args = parser().parse_args(arguments)
+    given = _given(args)
+    for name, value in given.items():
+        if value == "" or (isinstance(value, list) and "" in value):  # of a shell variable that is not set: it must not switch off what the option switches on
+            print(f"error: {name}: the value is empty\n  give one, or leave the option out", file=sys.stderr)
+            return 2
     try:
         from .serve import Server, Settings
     except ImportError as e:
@@ -76,7 +88,7 @@ def main(arguments: List[str]) -> int:
         return 2
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:
-        sizes = tuple(int(b) for b in args.batch.split(","))
+        sizes = tuple(int(b) for b in (args.batch or "1,2,4,8").split(","))
     except ValueError:
         print(f"error: --batch {args.batch}: give sizes such as 1,4,8", file=sys.stderr)
         return 2
@@ -86,11 +98,11 @@ def main(arguments: List[str]) -> int:
             threads=args.threads, instances=args.instances, queue=args.queue, timeout=args.timeout, body_timeout=args.body_timeout,
             idle_timeout=args.idle_timeout, stream_timeout=args.stream_timeout, stream_messages=args.stream_messages, max_shapes=args.max_shapes,
             max_request=_bytes("--max-request-mb", args.max_request_mb), max_pending=_bytes("--max-pending-mb", args.max_pending_mb), max_connections=args.max_connections,
-            grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, verify=args.verify, code=args.code, tls_cert=args.tls_cert, tls_key=args.tls_key,
+            grace=args.grace, device=args.device or "cpu", effort=args.effort, timing_cache=args.timing_cache, verify=args.verify, code=args.code, tls_cert=args.tls_cert, tls_key=args.tls_key,
             token_file=args.token_file, repository_token_file=args.repository_token_file, allow_host=tuple(args.allow_host), allow_origin=tuple(args.allow_origin))
 
         async def serve() -> None:
-            await Server(args.models, settings).run(signals=True)
+            await Server(args.models, settings, given={name: str(value) for name, value in given.items()}).run(signals=True)
 
         try:
             import uvloop

@@ -129,6 +129,8 @@ class InferenceSession:
                     data = file.read(8)
             except OSError as e:
                 raise FileError(e.errno, f"cannot read the model: {e.strerror}", os.fspath(source)) from e
+        if entries.get("octavo.verify") == "":  # before load, which would name its own argument
+            raise UsageError("octavo.verify is empty: give the file of a public key, or leave the entry out")
         if is_engine(data):
             return load(source, threads, verify=entries.get("octavo.verify"), code=entries.get("octavo.code", "file"))
         for name in ("octavo.verify", "octavo.code"):

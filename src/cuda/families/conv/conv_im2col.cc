@@ -30,8 +30,8 @@ struct Im2colTile {
         {&Im2colTile::pixels, &Im2colTile::channels, &Im2colTile::depth}},
        {{"groups", "", "warpgroups that multiply"}, {&Im2colTile::groups}},
        {{"tiles", "shared|turns", "each of all groups, or of one group in turn"}, {&Im2colTile::turns}},
-       {{"stages", "", "steps in shared memory"}, {&Im2colTile::stages}},
-       {{"filter", "streamed|resident", "in shared memory step by step, or as a whole"}, {&Im2colTile::resident}},
+       {{"stages", "", "steps in shared memory", true}, {&Im2colTile::stages}},
+       {{"filter", "streamed|resident", "in shared memory step by step, or as a whole", true}, {&Im2colTile::resident}},
        {{"blocks", "", "of a multiprocessor"}, {&Im2colTile::blocks}}}};
   [[nodiscard]] int rows_of_group() const { return turns != 0 ? pixels : pixels / groups; }
 };

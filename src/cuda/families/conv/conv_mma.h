@@ -19,12 +19,12 @@ struct ConvTile {
   static constexpr std::array<TileParameter<ConvTile>, 9> kParameters{
       {{{"tile", "", "pixels x channels of a block x bytes of depth a step"}, {&ConvTile::m, &ConvTile::n, &ConvTile::k}},
        {{"warps", "", "along pixels x along channels"}, {&ConvTile::warps_m, &ConvTile::warps_n}},
-       {{"stages", "", "steps of depth in shared memory"}, {&ConvTile::stages}},
+       {{"stages", "", "steps of depth in shared memory", true}, {&ConvTile::stages}},
        {{"splits", "", "blocks that share a tile's depth"}, {&ConvTile::splits}},
        {{"slices", "", "groups of warps of one block that share it"}, {&ConvTile::slices}},
        {{"blocks", "", "of a multiprocessor"}, {&ConvTile::blocks}},
-       {{"filter", "streamed|resident", "in shared memory step by step, or as a whole"}, {&ConvTile::resident}},
-       {{"copies", "far|near", "of the input from L2, or through L1"}, {&ConvTile::near_copy}},
+       {{"filter", "streamed|resident", "in shared memory step by step, or as a whole", true}, {&ConvTile::resident}},
+       {{"copies", "far|near", "of the input from L2, or through L1", true}, {&ConvTile::near_copy}},
        {{"products", "mma|wgmma", "of warps, or of warpgroups (sm_90a)"}, {&ConvTile::groups}}}};
 };
 

@@ -34,7 +34,7 @@ struct FloatTile {
        {{"warpgroups", "", "that multiply"}, {&FloatTile::groups}},
        {{"tiles", "shared|own", "of the warpgroups: one for all, or each its own while another runs its program"},
         {&FloatTile::in_turn}},
-       {{"stages", "", "steps of depth in shared memory"}, {&FloatTile::stages}},
+       {{"stages", "", "steps of depth in shared memory", true}, {&FloatTile::stages}},
        {{"blocks", "", "of a multiprocessor"}, {&FloatTile::blocks}}}};
   [[nodiscard]] constexpr int own_pixels() const { return in_turn != 0 ? pixels : pixels / groups; }
   [[nodiscard]] constexpr int threads() const { return 128 * groups + kCopiers; }

@@ -24,7 +24,7 @@ struct ShiftTile {
       {{{"tile", "", "rows x columns x channels of a block"}, {&ShiftTile::rows, &ShiftTile::columns, &ShiftTile::channels}},
        {{"groups", "", "of four warps that multiply"}, {&ShiftTile::groups}},
        {{"unit", "", "positions that a group multiplies at a time"}, {&ShiftTile::unit}},
-       {{"stages", "", "input tiles in shared memory"}, {&ShiftTile::stages}},
+       {{"stages", "", "input tiles in shared memory", true}, {&ShiftTile::stages}},
        {{"blocks", "", "of a multiprocessor"}, {&ShiftTile::blocks}}}};
 };
 

@@ -29,7 +29,7 @@ struct StreamTile {
   static constexpr std::array<TileParameter<StreamTile>, 4> kParameters{
       {{{"tile", "", "pixels x channels of a block x input channels of a slab"},
         {&StreamTile::pixels, &StreamTile::channels, &StreamTile::slab}},
-       {{"filter", "", "batches in shared memory x products of a batch"}, {&StreamTile::stages, &StreamTile::deep}},
+       {{"filter", "", "batches in shared memory x products of a batch", true}, {&StreamTile::stages, &StreamTile::deep}},
        {{"input", "", "slabs in shared memory x warps that copy them"}, {&StreamTile::tiles, &StreamTile::copiers}},
        {{"blocks", "", "of a multiprocessor"}, {&StreamTile::blocks}}}};
 };

@@ -23,7 +23,7 @@ struct WindowTile {
   static constexpr std::array<TileParameter<WindowTile>, 4> kParameters{
       {{{"tile", "", "rows x columns x channels of a block"}, {&WindowTile::rows, &WindowTile::columns, &WindowTile::channels}},
        {{"warps", "", "along pixels x along channels"}, {&WindowTile::warps_m, &WindowTile::warps_n}},
-       {{"stages", "", "input tiles in shared memory"}, {&WindowTile::stages}},
+       {{"stages", "", "input tiles in shared memory", true}, {&WindowTile::stages}},
        {{"blocks", "", "of a multiprocessor"}, {&WindowTile::blocks}}}};
 };
 

@@ -16,7 +16,7 @@ struct MatmulTile {
   static constexpr std::array<TileParameter<MatmulTile>, 4> kParameters{
       {{{"tile", "", "rows x columns of a block x bytes of depth a step"}, {&MatmulTile::m, &MatmulTile::n, &MatmulTile::k}},
        {{"warps", "", "along rows x along columns"}, {&MatmulTile::warps_m, &MatmulTile::warps_n}},
-       {{"stages", "", "steps of depth in shared memory"}, {&MatmulTile::stages}},
+       {{"stages", "", "steps of depth in shared memory", true}, {&MatmulTile::stages}},
        {{"blocks", "", "of a multiprocessor"}, {&MatmulTile::blocks}}}};
 };
 

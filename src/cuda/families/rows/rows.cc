@@ -118,10 +118,11 @@ bool Rows::fits(const RowTile& t, std::int64_t chain, const Target& target) cons
 
 /// An estimate of an H100: what issues, what memory gives, and what a block waits for, which as many blocks overlap as fit.
 double Rows::seconds(const RowTile& t, std::int64_t chain, const Target& target) const {
-  constexpr double kInstructions = 60, kWait = 2500, kTerm = 8, kSharedOfAll = 227 * 1024;
+  constexpr double kInstructions = 60, kWait = 2500, kTerm = 8;
   const double elements = static_cast<double>(count_) * static_cast<double>(extent_);
-  const double resident = std::max(1.0, std::min({std::floor(64.0 / t.warps), 32.0,
-                                                  std::floor(kSharedOfAll / static_cast<double>(shared_bytes(t, chain) + 1024))}));
+  const double resident = std::max(
+      1.0, std::min({std::floor(64.0 / t.warps), 32.0,
+                     std::floor(static_cast<double>(target.shared_bytes) / static_cast<double>(shared_bytes(t, chain) + 1024))}));
   const double blocks = std::ceil(static_cast<double>(count_) / t.rows), at_once = target.multiprocessors * resident;
   const double lanes =
       std::ceil(static_cast<double>(extent_) / (32.0 * run_)) * 32.0 * run_;  // those that have nothing to do count as well

@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         limit = None
         try:
             if head is not self._head or self._admitted != methods.guard.generation:
-                methods.guard.admit("", origin.decode("latin-1"), authorization.decode("latin-1"), public=path in methods.public, change=path in methods.changing)
+                methods.guard.admit(None, origin.decode("latin-1"), authorization.decode("latin-1"), public=path in methods.public, change=path in methods.changing)
                 self._head, self._admitted = head, methods.guard.generation
             if timeout:
                 limit = seconds(timeout)

@@ -27,6 +27,8 @@ _RAW_INPUT, _RAW_OUTPUT = 7 << 3 | 2, 6 << 3 | 2  # raw_input_contents of the re
 CONTENTS = {"BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents", "INT64": "int64_contents",
             "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents",
             "FP32": "fp32_contents", "FP64": "fp64_contents"}
+_HOLDS = {"bool_contents": "bool", "int_contents": "int32", "int64_contents": "int64", "uint_contents": "uint32", "uint64_contents": "uint64", "fp32_contents": "float32",
+          "fp64_contents": "float64"}  # what NumPy does not see: it makes floats of some unsigned integers
 Reply = Callable[[List[Any], Optional[ServeError]], None]
 
 
@@ -72,7 +74,7 @@ def parse(message: Any, raw: Any) -> Request:
         field = CONTENTS.get(one.datatype)
         if field is None:
             raise BadRequest(f"input {one.name!r}: {one.datatype or 'no datatype'} is taken as raw_input_contents only")
-        inputs[one.name] = from_list(one.name, one.datatype, shape, numpy.asarray(getattr(one.contents, field)))
+        inputs[one.name] = from_list(one.name, one.datatype, shape, numpy.asarray(getattr(one.contents, field), _HOLDS[field]))
         made += inputs[one.name].nbytes
     for refused in ("sequence_id", "priority"):
         if refused in message.parameters and message.parameters[refused].WhichOneof("parameter_choice"):

@@ -2,7 +2,8 @@
 
 A browser sends requests for any page that its user looks at, also to addresses that only the user's machine reaches. Two headers tell them apart. Origin
 says which page asks: requests with one are refused unless it is allowed. Host says under which name: a page of evil.example can let that name point to
-127.0.0.1 (DNS rebinding), so names that are not ours are refused. An address in digits or localhost cannot be taken over like that."""
+127.0.0.1 (DNS rebinding), so names that are not ours are refused. An address in digits or localhost cannot be taken over like that. A browser cannot leave Host
+out or send two of them; requests that do are refused, as HTTP/1.1 demands."""
 import hashlib
 import hmac
 import ipaddress
@@ -10,10 +11,10 @@ import pathlib
 import re
 import socket
 import ssl
-from typing import Dict, FrozenSet, List, Optional
+from typing import Dict, FrozenSet, List, Optional, Sequence
 
 from .._errors import FileError, UsageError
-from ._errors import Forbidden, ServeError, Unauthorized
+from ._errors import BadRequest, Forbidden, ServeError, Unauthorized
 from ._settings import Settings
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,1024}")
@@ -53,11 +54,14 @@ class Guard:
         """What offers `protocol` ("h2", "http/1.1") to the next connection; None: no TLS. reload() makes another one."""
         return self._contexts.get(protocol)
 
-    def admit(self, host: str, origin: str, authorization: str, *, public: bool = False, change: bool = False) -> None:
-        """Raises Forbidden or Unauthorized. Empty: the header is not there. `public`: health, which tells nothing. `change`: loads or unloads models."""
+    def admit(self, host: Optional[str], origin: str, authorization: str, *, public: bool = False, change: bool = False) -> None:
+        """Raises BadRequest, Forbidden or Unauthorized. Empty: the header is not there. `host` None: of gRPC, which browsers do not speak. `public`: health, which tells
+        nothing. `change`: loads or unloads models."""
+        if host is not None and not host.strip():
+            raise BadRequest("the request has no Host, or an empty one; HTTP/1.1 demands it, and this server demands it of HTTP/1.0 too: Host: localhost")
         if origin and origin.lower() not in self._origins:
             raise Forbidden(f"a page of {origin[:200]!r} asks by a browser, which is not allowed; the operator can allow it: --allow-origin {origin[:200]}")
-        if host and not self._users and not self._named(host):
+        if host is not None and not self._users and not self._named(host):
             raise Forbidden(f"{host[:200]!r} is not a name of this server; the operator can add it: --allow-host {bare(host)[:200]}")
         if change and not self._admins:
             raise Forbidden("loading and unloading by clients is switched off; the operator can allow it to those who have a token: --repository-token-file FILE")
@@ -96,6 +100,13 @@ class Guard:
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def only(hosts: Sequence[str]) -> str:
+    """The Host line of a request; empty: there is none. Raises BadRequest where there are several, of which a proxy may have judged another one."""
+    if len(hosts) > 1:
+        raise BadRequest(f"the request has {len(hosts)} Host lines; give one")
+    return hosts[0] if hosts else ""
 
 
 def bare(host: str) -> str:

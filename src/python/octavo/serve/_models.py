@@ -31,6 +31,11 @@ class Source:
     version: str
     files: Tuple[pathlib.Path, ...]
 
+    @property
+    def built(self) -> bool:
+        """Whether it is a model that is built here, and not engine files."""
+        return self.files[0].suffix == ".onnx"
+
     def state(self) -> Tuple[Any, ...]:
         """Changes when a file is replaced or written."""
         return tuple((f, s.st_mtime_ns, s.st_size, s.st_ino) for f in self.files for s in [os.stat(f)])
@@ -39,17 +44,25 @@ class Source:
 def find(argument: str) -> List[Source]:
     """What one MODEL of the command line names: FILE, FILE,FILE, a folder of versions, or a folder of files and such folders; NAME= or NAME:VERSION=
     before it says how it is called."""
-    name, version, rest = "", "1", argument
-    named = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9]+))?=(.+)", argument)
-    if named:
-        name, version, rest = named[1], named[2] or "1", named[3]
-    paths = [pathlib.Path(p) for p in rest.split(",") if p]
+    name, version, paths = named(argument)
     for path in paths:
         if not path.exists():
             raise FileError(f"cannot read model {str(path)!r}: no such file or folder")
     if len(paths) == 1 and paths[0].is_dir():
         return _find_in(paths[0], name)
     return [_source(name or paths[0].stem, version, paths)]
+
+
+def named(argument: str) -> Tuple[str, str, List[pathlib.Path]]:
+    """The parts of one MODEL: its name (empty: none is given), its version, its paths."""
+    name, version, rest = "", "1", argument
+    found = re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9]+))?=(.+)", argument)
+    if found:
+        name, version, rest = found[1], found[2] or "1", found[3]
+    paths = [pathlib.Path(p) for p in rest.split(",") if p]
+    if not paths:
+        raise UsageError(f"model {argument!r}: no file is named")
+    return name, version, paths
 
 
 def _find_in(folder: pathlib.Path, name: str, inner: bool = False) -> List[Source]:
@@ -90,6 +103,7 @@ class Version:
         self.state = source.state()
         engines, self.batched, opened = _engines(source, settings)
         first = engines[max(engines)]
+        self.device: str = first.device
         self.any_rows = opened is not None and self.batched  # every number of rows runs as it is
         self.most = opened.most if opened else max(engines)
         self.sizes = list(range(1, self.most + 1)) if self.any_rows else sorted(engines)
@@ -165,7 +179,7 @@ class Opened:
 def _engines(source: Source, settings: Settings) -> Tuple[Dict[int, Any], bool, Optional[Opened]]:
     """{batch size: engine}, True; or {0: engine}, False where requests must not be joined. The third: of an open engine, which is then {0: engine}."""
     threads = settings.run_threads()
-    if source.files[0].suffix == ".onnx":
+    if source.built:
         options: Dict[str, Any] = {"device": settings.device, "threads": threads, "effort": settings.effort, "timing_cache": settings.timing_cache}
         model = build(source.files[0], **options, most_engines=settings.max_shapes and settings.max_shapes * len(settings.batch))
         if not model.open:
@@ -304,6 +318,9 @@ class Models:
     def most(self) -> int:
         """Rows of the largest batch of any model; at least 1."""
         return max((v.most for vs in self._versions.values() for v in vs.values()), default=1) or 1
+
+    def loaded(self) -> List[Version]:
+        return [v for vs in self._versions.values() for v in vs.values()]
 
     def index(self) -> List[Dict[str, str]]:
         rows = [{"name": n, "version": v, "state": "READY", "reason": ""} for n, vs in sorted(self._versions.items()) for v in sorted(vs, key=int)]

@@ -14,7 +14,7 @@ from ._bounds import Widest, json_cost
 from ._classes import count_of, largest, packed
 from ._config import model_config
 from ._errors import BadRequest, TooLarge
-from ._guard import Guard
+from ._guard import Guard, only
 from ._requests import Request, Response, Service, known_error
 from ._settings import Settings
 from ._tensors import from_bytes, from_list, little_endian, to_list
@@ -111,7 +111,7 @@ def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
         elif datatype == "BF16":
             raise BadRequest(f"output {name!r} is BF16, which is given as binary data only: ask with binary_data true")
         else:
-            one["data"] = to_list(array)
+            one["data"] = to_list(name, array)
         outputs.append(one)
     top = {"model_name": response.version.name, "model_version": response.version.version, "outputs": outputs}
     if response.id:
@@ -127,7 +127,7 @@ def application(service: Service, settings: Settings, bodies: Bodies, guard: Gua
         async def guarded(request: HttpRequest) -> HttpResponse:
             try:
                 headers = request.headers
-                guard.admit(*(headers.get(name, "") for name in ("host", "origin", "authorization")), public=public, change=change)
+                guard.admit(only(headers.getlist("host")), headers.get("origin", ""), headers.get("authorization", ""), public=public, change=change)
                 return await handler(request)
             except ClientDisconnect:
                 return HttpResponse(status_code=499)

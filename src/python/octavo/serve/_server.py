@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List, Optional
 import uvicorn
 
 from .._errors import Error, FileError, UnsupportedError
-from . import _rest
+from . import _effects, _rest
 from ._bodies import Bodies
 from ._doors import Doors
 from ._guard import Guard
@@ -28,12 +28,15 @@ class Server:
 
     models    as on the command line: files, folders, NAME=PATH (docs/serving.md).
     say       function(line): what happened; None: lines on stderr.
+    given     options of a command line as they were given, {"--device": "cuda"}: those without an effect are refused, or noted (_effects).
 
     All methods belong to one event loop. run() raises what building and loading raise, and FileError when a port is taken.
     """
 
-    def __init__(self, models: List[str], settings: Optional[Settings] = None, say: Optional[Callable[[str], None]] = None) -> None:
+    def __init__(self, models: List[str], settings: Optional[Settings] = None, say: Optional[Callable[[str], None]] = None,
+                 given: Optional[_effects.Given] = None) -> None:
         self.settings = settings or Settings()
+        self._arguments, self._given = models, given or {}
         self._say = say or (lambda line: print(line, file=sys.stderr, flush=True))
         self._metrics = Metrics()
         self.models = Models(models, self.settings, self._metrics, self._say)
@@ -60,8 +63,11 @@ class Server:
                 grpc_server = _grpc_server(self.service, settings, bodies, guard)
                 grpc_socket = _listen(settings.host, settings.grpc_port, "--grpc-port")
                 self.grpc_port = grpc_socket.getsockname()[1]
+            _effects.check_names(settings)
+            _effects.refuse(self._arguments, self._given)
             warnings = [guard.open_to()]
             await self.models.load_all()
+            warnings += _effects.look(self._arguments, self.models.loaded(), self._given)
             if signals:
                 gc.freeze()  # what stays as long as the process is not looked at again
                 gc.set_threshold(20_000, 20, 20)
@@ -84,7 +90,7 @@ class Server:
             for line in filter(None, warnings):
                 self._say(line)
             s = "s" if settings.tls_cert is not None else ""
-            self._say(f"ready: http{s}://{settings.host}:{self.port}" + (f", grpc{s}://{settings.host}:{self.grpc_port}" if grpc_server else ""))
+            self._say(f"ready: {_url('http' + s, settings.host, self.port)}" + (f", {_url('grpc' + s, settings.host, self.grpc_port)}" if grpc_server else ""))
             stopped = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait([stopped, serving], return_when=asyncio.FIRST_COMPLETED)
             await self._finish(web, serving, grpc_server, doors)
@@ -133,6 +139,10 @@ class _Web(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"  # an IPv6 address has colons of its own
 
 
 def _listen(host: str, port: int, option: str) -> socket.socket:

@@ -1,10 +1,17 @@
 """The limits and choices of a server, checked."""
 import dataclasses
+import ipaddress
 import os
+import re
 from typing import Optional, Tuple
 
 from .._arguments import MOST_THREADS
 from .._errors import UsageError
+
+
+_HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_.])?", re.IGNORECASE)
+_IN_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?([^/:@]+)(?::[0-9]*)?(?:/.*)?", re.IGNORECASE)
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)(://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\]))(:[0-9]{1,5})?([/?#].*)?", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +42,8 @@ class Settings:
     token_file       a file of bearer tokens, one on each line. Every request needs one of them, except those for the server's health. None: no token is needed.
     repository_token_file  the same for loading and unloading models; None: clients may not. These tokens are good for everything else too.
     allow_host       further names that the server accepts in the Host header, besides addresses in digits, localhost, `host` and this machine's name; "*": all.
-                     With token_file, names are not checked.
-    allow_origin     origins ("https://app.example") whose pages may send requests from a browser.
+                     A name is without port, and stands for itself alone. With token_file, names are not checked.
+    allow_origin     origins ("https://app.example") whose pages may send requests from a browser, each as browsers send it; none stands for all.
     """
     host: str = "127.0.0.1"
     port: int = 8000
@@ -92,6 +99,11 @@ class Settings:
         for name in ("allow_host", "allow_origin"):
             need(not isinstance(getattr(self, name), str), name, "is a sequence of names")
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        for one in self.allow_host:
+            check_host(one)
+        for one in self.allow_origin:
+            check_origin(one)
+        need(self.verify != "", "verify", "is empty; give the file of a public key, or None to load files without a signature too")
         need(1 <= self.max_request <= (2 << 30) - 1, "max_request", "must be 1 to 2147483647 bytes")
         need(self.max_request <= self.max_pending < 1 << 62, "max_pending", f"must be at least max_request ({self.max_request}), and below 2^62")
 
@@ -101,3 +113,37 @@ class Settings:
             return self.threads
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, cores // self.instances)
+
+
+def check_host(name: str) -> None:
+    """Of --allow-host. What can never be equal to a name in Host would be of no use. Raises UsageError."""
+    if name == "*" or _HOST.fullmatch(name) or _address(name):
+        return
+    if "*" in name:
+        raise UsageError(f"--allow-host {name}: a name stands for itself alone; give --allow-host once for each name, or --allow-host '*' for any name")
+    found = _IN_URL.fullmatch(name)
+    if found and _HOST.fullmatch(found[1]):
+        raise UsageError(f"--allow-host {name}: give the name alone, it holds for every port: --allow-host {found[1]}")
+    raise UsageError(f"--allow-host {name}: it is not a name such as models.example (addresses are accepted as they are, without brackets and port)")
+
+
+def check_origin(origin: str) -> None:
+    """Of --allow-origin: as browsers send it, or it would never be equal. Raises UsageError."""
+    if origin in ("*", "null"):
+        raise UsageError(f"--allow-origin {origin}: pages of anybody could then use the models through the browsers of their visitors; give --allow-origin once for each "
+                         "origin, such as https://app.example")
+    found = _ORIGIN.fullmatch(origin)
+    if found is None:
+        raise UsageError(f"--allow-origin {origin}: an origin is SCHEME://HOST or SCHEME://HOST:PORT, such as https://app.example")
+    port = "" if (found[1].lower(), found[3]) in (("http", ":80"), ("https", ":443")) else found[3] or ""
+    if found[4] or port != (found[3] or ""):
+        raise UsageError(f"--allow-origin {origin}: browsers send an origin without path, and without the port that its scheme has anyway: "
+                         f"--allow-origin {found[1]}{found[2]}{port}")
+
+
+def _address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,5 +1,7 @@
 """Tensors of the Open Inference Protocol as NumPy arrays, from binary data and from JSON numbers, and back."""
-from typing import Any, Dict, List, Sequence
+import itertools
+import math
+from typing import Any, Dict, Iterable, List, Sequence, Set
 
 import numpy
 
@@ -9,6 +11,8 @@ from ._errors import BadRequest
 TO_NUMPY = {"BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "INT8": "int8", "INT16": "int16",
             "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32", "FP64": "float64", "BF16": "bfloat16"}
 FROM_NUMPY = {numpy_name: name for name, numpy_name in TO_NUMPY.items()}
+_FITS: Dict[str, Set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}  # what may stand in JSON, by the kind of NumPy's type
+_SAID = {bool: "true and false are", type(None): "null is", float: "a number with a fraction or an exponent is", int: "a number is", str: "a text is"}
 
 
 def dtype_of(name: str) -> Any:
@@ -49,32 +53,81 @@ def from_bytes(name: str, datatype: str, shape: Sequence[int], data: Any) -> Any
 
 
 def from_list(name: str, datatype: str, shape: Sequence[int], data: Any) -> Any:
-    """Numbers of JSON or of a protocol buffer, flat or nested."""
+    """Numbers of JSON, flat or nested, or an array of those of a protocol buffer."""
     dtype = _known(name, datatype)
     count = count_of(name, shape)
     if datatype == "BF16":
         raise BadRequest(f"input {name!r}: BF16 is taken as binary data only")
     if not isinstance(data, (list, numpy.ndarray)):
         raise BadRequest(f"input {name!r}: data is not a list of numbers")
-    try:
-        array = numpy.asarray(data)
-    except (ValueError, OverflowError) as e:
-        raise BadRequest(f"input {name!r}: data is not a rectangular list of numbers ({e})") from None
+    array = data if isinstance(data, numpy.ndarray) else _of_json(name, datatype, dtype, data)
     if array.size != count:
         raise BadRequest(f"input {name!r}: shape {list(shape)} has {count} elements, {array.size} were sent")
-    fits = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}[dtype.kind]
-    if array.size and array.dtype.kind not in fits:
-        raise BadRequest(f"input {name!r}: data are not all numbers of the kind that {datatype} holds")
     if dtype.kind in "iu" and array.size:
-        info = numpy.iinfo(dtype)
-        if int(array.min()) < info.min or int(array.max()) > info.max:
-            raise BadRequest(f"input {name!r}: a value is outside {info.min} to {info.max}, the range of {datatype}")
+        _in_range(name, datatype, dtype, int(array.min()), int(array.max()))
     with numpy.errstate(over="ignore"):
-        return array.astype(dtype).reshape(shape)
+        made = array.astype(dtype)
+    if dtype.kind == "f" and made.dtype.itemsize < array.dtype.itemsize:
+        lost = numpy.isinf(made) & ~numpy.isinf(array)
+        if lost.any():
+            most = float(numpy.finfo(dtype).max)
+            raise BadRequest(f"input {name!r}: {float(array[lost][0])!r} is outside {-most!r} to {most!r}, the range of {datatype}; infinity is taken as binary data only")
+    return made.reshape(shape)
 
 
-def to_list(array: Any) -> List[Any]:
-    """Row-major numbers of an array."""
+def _of_json(name: str, datatype: str, dtype: Any, data: List[Any]) -> Any:
+    """An array that holds the numbers without a change. The elements are checked before NumPy sees them: it takes true as 1, and makes floats of integers of which some
+    fit int64 and others fit uint64 alone."""
+    try:
+        wrong = set(map(type, _numbers(name, data))) - _FITS[dtype.kind]
+        if list in wrong:
+            raise _not_rectangular(name)
+        if wrong == {float} and dtype.kind in "iu":
+            large = [int(number) for number in _numbers(name, data) if isinstance(number, float) and 1 << 63 <= abs(number) < math.inf]
+            _in_range(name, datatype, dtype, min(large, default=0), max(large, default=0))  # integers of more than 64 bits are floats here
+        for kind in wrong:
+            raise BadRequest(f"input {name!r}: data are not all numbers of the kind that {datatype} holds: {_SAID.get(kind, 'an object is')} not")
+        try:
+            return numpy.asarray(data, {"f": numpy.float64, "b": numpy.bool_}.get(dtype.kind, numpy.int64))
+        except OverflowError:
+            _in_range(name, datatype, dtype, min(_numbers(name, data)), max(_numbers(name, data)))
+            return numpy.asarray(data, dtype)
+    except (TypeError, ValueError, OverflowError):  # an element where a list should be; lists of several lengths
+        raise _not_rectangular(name) from None
+
+
+def _numbers(name: str, data: List[Any]) -> Iterable[Any]:
+    """The elements of the innermost lists, without a copy; how deep they are is how deep the first one is."""
+    depth, first = 0, data
+    numbers: Iterable[Any] = data
+    while first and type(first[0]) is list:
+        depth, first = depth + 1, first[0]
+        if depth > 32:
+            raise _not_rectangular(name)
+        numbers = itertools.chain.from_iterable(numbers)
+    return numbers
+
+
+def _not_rectangular(name: str) -> BadRequest:
+    return BadRequest(f"input {name!r}: data is not a rectangular list of numbers")
+
+
+def _in_range(name: str, datatype: str, dtype: Any, least: int, most: int) -> None:
+    """Of an integer datatype; the others are no concern of it."""
+    if dtype.kind not in "iu":
+        return
+    info = numpy.iinfo(dtype)
+    if least < info.min or most > info.max:
+        raise BadRequest(f"input {name!r}: {least if least < info.min else most} is outside {info.min} to {info.max}, the range of {datatype}")
+
+
+def to_list(name: str, array: Any) -> List[Any]:
+    """Row-major numbers of an output, for JSON. Raises BadRequest where JSON cannot express them: orjson would write null."""
+    if array.dtype.kind == "f":
+        lost = array.size - int(numpy.count_nonzero(numpy.isfinite(array)))
+        if lost:
+            raise BadRequest(f"output {name!r}: {lost} of {array.size} values are NaN or infinity, which JSON cannot express; ask for the output as binary data "
+                             "(binary_data true), or over gRPC")
     flat: List[Any] = array.reshape(-1).tolist()
     return flat
 
