@@ -239,7 +239,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
   std::string model, engine, saved, opt, measuring;
   std::vector<std::string> shapes;  // with the option, and with a value that stands apart
-  bool skip = false, range = false, absent = false;
+  bool skip = false, range = false;
   // Values of options that octavo has itself may stand apart: they follow their option into its command.
   const Argument* before = nullptr;
   const auto all = parse(arguments);
@@ -259,7 +259,6 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
       skip = true;
       continue;
     }
-    absent = absent || a.whole == "--gpu" || a.whole.starts_with("--gpu=");
     if (name == "--optShapes") opt = value;
     range = range || name == "--minShapes" || name == "--maxShapes";
     both.push_back(a.whole);
@@ -283,7 +282,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
   }
   const std::string_view unmeasured = skip ? "--skipInference and --buildOnly measure nothing"
                                            : "--gpu builds for a GPU that need not be in this machine, and measures nothing";
-  skip = skip || absent;
+  skip = skip || !values_of("--gpu", arguments).empty();
   if (skip && !measuring.empty())
     return fail(ErrorKind::usage, fmt::format("{} has no effect: {}\n  leave out one of the two", measuring, unmeasured));
   if (skip && saved.empty())

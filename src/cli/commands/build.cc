@@ -209,14 +209,7 @@ Result<int> build(const BuildCommandOptions& o) {
     (void)checked;
   }
   OCTAVO_CHECK(check_profile_outputs(o.profile));
-  OCTAVO_TRY(const std::string private_key, signing_key(o.sign));
-  OCTAVO_TRY(std::vector<ModelOptions> sets, shape_sets(o.model));
-  for (ModelOptions& set : sets) set.build.keep_model = !o.no_model;
-  ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
-  OCTAVO_TRY(const auto quantized, quantize_first(o, model));
-  for (ModelOptions& other : sets) other.made = model.made;
-  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(model));
-  OCTAVO_TRY(const auto gpu, api::UsedGpu::named(asked.device));
+  OCTAVO_TRY(const auto gpu, api::UsedGpu::named(o.model.build.device));
   if (gpu && gpu->absent() && o.profile.runs_wanted()) {
     return fail(
         ErrorKind::usage,
@@ -225,6 +218,13 @@ Result<int> build(const BuildCommandOptions& o) {
             "need not be in this machine\n  leave them out, or build for device cuda on a machine that has such a GPU",
             cuda::with_architecture(*gpu->absent())));
   }
+  OCTAVO_TRY(const std::string private_key, signing_key(o.sign));
+  OCTAVO_TRY(std::vector<ModelOptions> sets, shape_sets(o.model));
+  for (ModelOptions& set : sets) set.build.keep_model = !o.no_model;
+  ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
+  OCTAVO_TRY(const auto quantized, quantize_first(o, model));
+  for (ModelOptions& other : sets) other.made = model.made;
+  OCTAVO_TRY(const api::PipelineOptions asked, pipeline_options(model));
   using Clock = std::chrono::steady_clock;
   const BuildWork before = build_work();
   const Clock::time_point begin = Clock::now();
@@ -301,7 +301,7 @@ Result<int> build(const BuildCommandOptions& o) {
   if (loaded.engine->plan().devices.size() > 1) fmt::print("{}", times_text(times));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
-  fmt::print("{}", float_share(loaded.engine->plan(), asked.plan));
+  fmt::print("{}", float_share(loaded.engine->plan(), asked.plan, loaded.built->permitted.kept_wide));
   if (!quantized && o.model.calibration.empty() && rounds(o.model, *loaded.built))
     fmt::print("{}", placement_cost(loaded.engine->plan(), asked.plan));
   fmt::print("{}", magnitudes_line(loaded.built->permitted, loaded.engine->plan()));

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <string_view>
@@ -22,16 +21,6 @@ bool wide_layer(const region::Region& r) {
          });
 }
 
-/// A rule asks float32 of it: allowing other types would change nothing.
-bool kept_float32(const region::Region& r, const plan::PlanOptions& options) {
-  for (const plan::PrecisionRule& rule : options.precisions) {
-    const bool about = std::any_of(r.onnx_nodes.begin(), r.onnx_nodes.end(),
-                                   [&](const std::string& node) { return ::fnmatch(rule.pattern.c_str(), node.c_str(), 0) == 0; });
-    if (about) return rule.type == plan::LayerType::float32;
-  }
-  return false;
-}
-
 /// The value of --allow that adds float16 to the types that are allowed now.
 std::string with_float16(const plan::PlanOptions& options) {
   plan::LayerTypes allowed = options.allowed;
@@ -43,14 +32,17 @@ std::string with_float16(const plan::PlanOptions& options) {
 
 }  // namespace
 
-std::string float_share(const region::Plan& plan, const plan::PlanOptions& options) {
+std::string float_share(const region::Plan& plan, const plan::PlanOptions& options, const std::set<std::string>& kept_float32) {
   constexpr double kMuch = 1.0 / 3;
   if (api::device_of(plan) != "cuda" || options.allowed.contains(plan::LayerType::float16)) return "";
+  const auto kept = [&](const region::Region& r) {
+    return std::ranges::any_of(r.onnx_nodes, [&](const std::string& node) { return kept_float32.contains(node); });
+  };
   double all = 0, wide = 0;
   for (const region::Region& r : plan.regions) {
     const double seconds = std::max(r.seconds, 0.0);
     all += r.precision.computes_here() ? seconds : 0;
-    wide += wide_layer(r) && !kept_float32(r, options) ? seconds : 0;
+    wide += wide_layer(r) && !kept(r) ? seconds : 0;
   }
   if (!(wide > kMuch * all)) return "";
   return fmt::format(

@@ -285,17 +285,14 @@ std::string range_lines(const Loaded& loaded) {
     return static_cast<std::size_t>(d.arena_bytes) * static_cast<std::size_t>(plan.lanes);
   };
   const auto here = bytes_of(plan.devices[region::kHost]);
-  if (plan.devices.size() > 1) {
-    return fmt::format(
-        "range: {}\nthis plan: {}; decisions: {}\nworking memory of a run for these shapes: {} on the GPU, {} on the host\n",
-        api::range_text(loaded.range->ranges()), engine::shapes_text(plan),
-        plan.decided_for.empty() ? "its own" : "of the plan for " + plan.decided_for, megabytes(bytes_of(plan.devices[1])),
-        megabytes(here));
-  }
-  return fmt::format("range: {}\nthis plan: {}; decisions: {}\nworking memory of a run: {} for these shapes, {}\n",
+  const std::string memory =
+      plan.devices.size() > 1
+          ? fmt::format("{} on the GPU and {} on the host for these shapes", megabytes(bytes_of(plan.devices[1])), megabytes(here))
+      : most == 0 ? megabytes(here) + " for these shapes, not known for the largest of the range"
+                  : fmt::format("{} for these shapes, at most {} in the range", megabytes(here), megabytes(most));
+  return fmt::format("range: {}\nthis plan: {}; decisions: {}\nworking memory of a run: {}\n",
                      api::range_text(loaded.range->ranges()), engine::shapes_text(plan),
-                     plan.decided_for.empty() ? "its own" : "of the plan for " + plan.decided_for, megabytes(here),
-                     most == 0 ? "not known for the largest of the range" : "at most " + megabytes(most) + " in the range");
+                     plan.decided_for.empty() ? "its own" : "of the plan for " + plan.decided_for, memory);
 }
 
 Result<std::shared_ptr<const engine::Engine>> choose(const api::OpenModel& open, const ModelOptions& options, const Shapes& shapes,
