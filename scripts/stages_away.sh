@@ -5,13 +5,16 @@
 #   stages_away.sh start DIR COMMIT     there, as root, in a copy of the tree at COMMIT with DIR in it: unpacks, checks the tools, starts all stages beside each other, and returns
 #   stages_away.sh check DIR COMMIT     the same, but starts nothing
 #   stages_away.sh wait DIR [SECONDS]   there: until all have ended, or so long; says how far each is. Exit code 0: all passed; 75: some are not ready
+# OCTAVO_AWAY_STAGES="asan long" starts and waits for some stages alone.
 # Results: DIR/results has the outputs, and a record STAGE.json of each stage that passed, for scripts/stage_record.py merge. With 64 cores all but `gpu` take 14 minutes. `gpu` runs where there
 # is a GPU, with the machine's own Python, which has PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-} dir=$(realpath -m "${2:-build/away}")
 root=${OCTAVO_AWAY_ROOT:-/var/tmp/octavo-away}
-stages=(fuzz tsan asan ubsan long install gpu_programs caps)
+# What needs the release build comes last, and gpu_programs before the others of these.
+read -ra stages <<<"${OCTAVO_AWAY_STAGES:-asan tsan fuzz ubsan gpu_programs long install caps}"
+declare -A nice=([asan]=2 [tsan]=2 [fuzz]=6 [ubsan]=12)  # of those with a build of their own: the longest ones first
 packages=(g++ cmake ninja-build make libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev
   zlib1g-dev libxxhash-dev libssl-dev libnghttp2-dev libgtest-dev python3-venv python3-dev openssl pkg-config procps file patchelf xz-utils clang-14 libclang-rt-14-dev)
 # Python packages of the root, with the versions of requirements*.txt.
@@ -75,15 +78,20 @@ STAGE
   # What needs the release build. `caps` and `long` both run CTest, which writes into the build's folder: `caps` has a copy at the same path.
   cat >"$root/octavo/release.sh" <<'RELEASE'
 #!/bin/bash
+# Arguments: jobs, and the stages of these.
 cd /octavo/main
-scripts/build.sh release "$1" >/octavo/results/release.txt 2>&1 </dev/null
-bash /octavo/stage.sh gpu_programs "$1"
-mkdir -p /octavo/copy/build
-tar --exclude=./build -cf - . | tar -C /octavo/copy -xf -
-cp -a build/release /octavo/copy/build/
-bash /octavo/stage.sh long "$1" &
-bash /octavo/stage.sh install $(($1 / 4 + 1)) &
-unshare --mount --propagation unchanged bash -c "mount --bind /octavo/copy /octavo/main && cd / && bash /octavo/stage.sh caps $(($1 / 2 + 1))" >/octavo/results/caps.err 2>&1 </dev/null &
+jobs=$1 stages=" ${*:2} "
+scripts/build.sh release "$jobs" >/octavo/results/release.txt 2>&1 </dev/null
+[[ $stages != *" gpu_programs "* ]] || bash /octavo/stage.sh gpu_programs "$jobs"
+if [[ $stages == *" caps "* ]]; then
+  mkdir -p /octavo/copy/build
+  tar --exclude=./build -cf - . | tar -C /octavo/copy -xf -
+  cp -a build/release /octavo/copy/build/
+fi
+[[ $stages != *" long "* ]] || bash /octavo/stage.sh long "$jobs" &
+[[ $stages != *" install "* ]] || bash /octavo/stage.sh install $((jobs / 4 + 1)) &
+[[ $stages != *" caps "* ]] ||
+  unshare --mount --propagation unchanged bash -c "mount --bind /octavo/copy /octavo/main && cd / && bash /octavo/stage.sh caps $((jobs / 2 + 1))" >/octavo/results/caps.err 2>&1 </dev/null &
 wait
 RELEASE
   cat >"$root/octavo/check.sh" <<'CHECK'
@@ -108,17 +116,23 @@ check() {
 
 start() {
   check "${1:-}"
-  local cores stage
+  local cores stage after=()
   cores=$(nproc)
   rm -f "$dir"/results/*.txt
-  # Those that take longest on any number of cores are compiled first.
-  for stage in fuzz:0 tsan:0 asan:10 ubsan:10; do
-    (in_root setsid nohup nice -n "${stage#*:}" /bin/bash /octavo/stage.sh "${stage%:*}" $((cores * 2 / 3 + 1)) >/dev/null 2>&1 </dev/null &)
+  for stage in "${stages[@]}"; do
+    if [[ -n ${nice[$stage]:-} ]]; then
+      (in_root setsid nohup nice -n "${nice[$stage]}" /bin/bash /octavo/stage.sh "$stage" "$cores" >/dev/null 2>&1 </dev/null &)
+    else
+      after+=("$stage")
+    fi
   done
   # A part of `long` builds this later; it is what `long` waits for.
-  (in_root setsid nohup nice -n 5 /bin/bash -c "cd /octavo/main && scripts/build.sh sanitize $((cores / 2 + 1)) test_onnx test_engine" >"$dir/results/sanitize.log" 2>&1 </dev/null &)
-  (in_root setsid nohup /bin/bash /octavo/release.sh $((cores * 2 / 3 + 1)) >/dev/null 2>&1 </dev/null &)
-  compgen -G '/dev/nvidia[0-9]*' >/dev/null && compgen -G "$dir/octavo-*.whl" >/dev/null && (setsid nohup bash -c 'scripts/stages_away.sh gpu "$@"; echo "ended $?"' gpu "$dir" "$commit" >"$dir/results/gpu.txt" 2>&1 </dev/null &)
+  [[ " ${after[*]} " != *" long "* ]] ||
+    (in_root setsid nohup nice -n 2 /bin/bash -c "cd /octavo/main && scripts/build.sh sanitize $cores test_onnx test_engine" >"$dir/results/sanitize.log" 2>&1 </dev/null &)
+  ((${#after[@]} == 0)) || (in_root setsid nohup /bin/bash /octavo/release.sh "$cores" "${after[@]}" >/dev/null 2>&1 </dev/null &)
+  if [[ " ${after[*]} " == *" gpu_programs "* ]] && compgen -G '/dev/nvidia[0-9]*' >/dev/null && compgen -G "$dir/octavo-*.whl" >/dev/null; then
+    (setsid nohup bash -c 'scripts/stages_away.sh gpu "$@"; echo "ended $?"' gpu "$dir" "$commit" >"$dir/results/gpu.txt" 2>&1 </dev/null &)
+  fi
   echo "started; see: scripts/stages_away.sh wait $dir"
 }
 
@@ -162,5 +176,5 @@ case $mode in
   start) start "${@:3}" ;;
   wait) wait_for_all "${@:3}" ;;
   gpu) gpu "${@:3}" ;;
-  *) sed -n '2,9p' "$0"; exit 2 ;;
+  *) sed -n '2,10p' "$0"; exit 2 ;;
 esac

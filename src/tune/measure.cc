@@ -12,6 +12,7 @@
 #include "base/task.h"
 #include "engine/engine.h"
 #include "region/artifact.h"
+#include "tune/first_runs.h"
 #include "tune/one_region.h"
 #include "tune/runner.h"
 
@@ -54,11 +55,7 @@ using Run = std::function<Result<double>(int runs)>;
 constexpr int kMostCopies = 16;
 constexpr int kRounds = 7, kMostRounds = 2 * kRounds;
 constexpr int kFewRounds = 3;        // after which slow tactics, and what is behind the fastest, are not run again
-constexpr double kHopeless = 3;      // times the fastest in the first runs: not run again
 constexpr double kBehind = 1.25;     // times the fastest after kFewRounds turns: not run again
-constexpr double kShort = 1e-4;      // seconds: what takes less is run some more at first, lest one disturbance decides
-constexpr double kLostCore = 0.03;   // seconds: what takes longer did not only lose the core to another process in its first run
-constexpr double kLong = 10;         // times what was asked for a tactic: one that takes longer runs twice
 constexpr double kMostOfBudget = 4;  // times what was asked for a tactic: what its turns may take, after kFewRounds
 constexpr int kMostRuns = 16000;
 
@@ -139,20 +136,10 @@ Result<std::vector<Run>> ready_on_host(const region::Region& region, const regio
     const auto t = std::make_shared<OnHost>(region, plan, candidates[i]);
     if (!t->compile() || !t->ready(1)) continue;
     tactics[i] = t;
-    OCTAVO_TRY(first[i], t->run());
-    const auto far_behind = [&] { return least > 0 && first[i] > 2 * kHopeless * least; };
-    if (far_behind() && first[i] <= kLostCore) {
-      OCTAVO_TRY(const double second, t->run());
-      first[i] = std::min(first[i], second);
-    }
-    const bool hopeless = far_behind();
-    const bool once = first[i] > kLong * seconds_each;
-    for (int k = 0; !hopeless && !once && (k == 0 || (k < 4 && first[i] < kShort)); ++k) {
-      OCTAVO_TRY(const double warm, t->run());
-      first[i] = std::min(first[i], warm);
-    }
-    if (!hopeless && (least == 0 || first[i] < least)) least = first[i];
-    if (hopeless) {
+    OCTAVO_TRY(const FirstRuns runs, first_runs([&] { return t->run(); }, least, seconds_each));
+    first[i] = runs.seconds;
+    if (!runs.hopeless && (least == 0 || first[i] < least)) least = first[i];
+    if (runs.hopeless) {
       t->release();
     } else if (constants >= kLargeConstants) {
       t->release_runner();

@@ -168,7 +168,7 @@ def test_unknown_stages(tree):
 
 def test_the_stages_that_run_away_are_stages():
     text = (ROOT / "scripts/stages_away.sh").read_text(encoding="utf-8")
-    away = re.search(r"^stages=\((.*)\)$", text, re.M)[1].split()
+    away = re.search(r"OCTAVO_AWAY_STAGES:-([a-z_ ]+)}", text)[1].split()
     stages = subprocess.run([ROOT / "scripts/test_all.sh", "--list"], capture_output=True, text=True, check=True).stdout.split()
     assert len(away) >= 8 and set(away) <= set(stages)
     done = subprocess.run([ROOT / "scripts/stages_away.sh"], capture_output=True, text=True, check=False)

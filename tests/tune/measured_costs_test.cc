@@ -153,7 +153,6 @@ constexpr int kLost = 10000;  ///< as if another process had the core
 constexpr Waited kWaited[] = {
     {"waiting.steady", [](int) { return 60; }},
     {"waiting.spiky", [](int run) { return run % 100 == 99 ? kLost : 15; }},
-    {"waiting.unlucky", [](int run) { return run == 0 ? kLost : 15; }},
     {"waiting.slowing", [](int run) { return run < 600 ? 15 : 60; }},
 };
 
@@ -209,13 +208,6 @@ TEST(Measure, RunsThatLostTheCoreDoNotCount) {
   ASSERT_EQ(times->size(), 2U);
   EXPECT_LT((*times)[1].seconds, (*times)[0].seconds) << "a mean of the second is 115 us";
   EXPECT_GT((*times)[1].seconds, 14e-6);
-}
-
-/// It lasts 600 times what the tactic takes, and 160 times what the other one takes.
-TEST(Measure, AFirstRunThatLostTheCoreDecidesNothing) {
-  const auto times = times_of({"waiting.steady", "waiting.unlucky"});
-  ASSERT_TRUE(times) << times.error().message;
-  EXPECT_LT(times->at(1).seconds, times->at(0).seconds);
 }
 
 TEST(Measure, TurnsThatAreFarApartAreTold) {
