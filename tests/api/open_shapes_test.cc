@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -13,6 +12,7 @@
 #include "api/check.h"
 #include "api/open_model.h"
 #include "octavo/octavo.h"
+#include "support/threads.h"
 #include "tune/measure.h"
 
 namespace octavo::api {
@@ -124,11 +124,7 @@ TEST(OpenShapes, HundredsOfShapesAreKeptAndShareThreads) {
   ASSERT_TRUE(model.tune(shapes(4)));
   constexpr std::int64_t kShapes = 300;
   std::vector<std::unique_ptr<engine::Context>> contexts;
-  const auto threads = [] {
-    const std::filesystem::directory_iterator tasks("/proc/self/task");
-    return std::distance(begin(tasks), end(tasks));
-  };
-  const auto before = threads();
+  const std::size_t before = testing::threads_now();
   std::uint64_t builds = 0;
   int resized = 0;
   for (const bool again : {false, true}) {
@@ -146,7 +142,7 @@ TEST(OpenShapes, HundredsOfShapesAreKeptAndShareThreads) {
   }
   EXPECT_GE(resized, kShapes - 10);  // few numbers that threads cannot share are planned
   EXPECT_EQ(model.builds(), builds) << "a shape was made again";
-  EXPECT_LE(threads(), before + 2);
+  EXPECT_LE(testing::threads_within(before + 2), before + 2);
 }
 
 TEST(OpenShapes, TuningMakesTheEngineAnew) {

@@ -2,21 +2,17 @@
 #include "engine/thread_pools.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <filesystem>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "support/threads.h"
+
 namespace octavo::engine {
 namespace {
-
-std::size_t threads_of_process() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
 
 int tasks_run(ThreadPool& pool) {
   std::atomic<int> sum{0};
@@ -25,9 +21,11 @@ int tasks_run(ThreadPool& pool) {
 }
 
 TEST(ThreadPools, RunsInTurnHaveTheSameThreads) {
-  std::thread([] {}).join();  // ThreadSanitizer starts a thread of its own beside a process's first
+  std::atomic<int> number{0};
+  std::thread([&] { number = gettid(); }).join();  // ThreadSanitizer starts a thread of its own beside a process's first
+  ASSERT_TRUE(testing::thread_ends(number));
   ThreadPools pools;
-  const std::size_t before = threads_of_process();
+  const std::size_t before = testing::threads_now();
   const ThreadPool* first = nullptr;
   for (int run = 0; run < 50; ++run) {
     auto lease = pools.take(3);
@@ -37,15 +35,15 @@ TEST(ThreadPools, RunsInTurnHaveTheSameThreads) {
     EXPECT_EQ((*lease)->get()->size(), 3);
     EXPECT_EQ(tasks_run(*(*lease)->get()), 100);
   }
-  EXPECT_EQ(threads_of_process(), before + 2);  // the caller is the third
+  EXPECT_EQ(testing::threads_now(), before + 2);  // the caller is the third
   {
     auto other = pools.take(2);  // another size
     ASSERT_TRUE(other);
     EXPECT_NE((*other)->get(), first);
   }
-  EXPECT_EQ(threads_of_process(), before + 3);
+  EXPECT_EQ(testing::threads_now(), before + 3);
   pools.trim();
-  EXPECT_EQ(threads_of_process(), before);
+  EXPECT_EQ(testing::threads_within(before), before);
   EXPECT_FALSE(pools.take(0));
 }
 
