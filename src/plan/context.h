@@ -19,6 +19,8 @@ struct PlanContext {
   const PlanOptions& options;
   Costs& costs;
   Memo& memo;
+  /// Whose times the regions' alternatives say, where `costs` are estimates and choose the tactics. Null: those of `costs`.
+  Costs* shown = nullptr;
 
   [[nodiscard]] bool enabled(std::string_view rule_or_choice) const { return !options.disabled.contains(rule_or_choice); }
   /// "measured" or "estimated": what prices are.

@@ -249,7 +249,8 @@ Result<Planned> follow(const ir::Graph& graph, const PlanContext& context, const
   if (!one) return plan_like(graph, context, decided);
   PlanOptions alone = context.options;
   alone.threads = decided.threads;
-  OCTAVO_TRY(Planned planned, plan_like(std::move(*one), {context.providers, alone, context.costs, context.memo}, decided));
+  OCTAVO_TRY(Planned planned,
+             plan_like(std::move(*one), {context.providers, alone, context.costs, context.memo, context.shown}, decided));
   repeat(planned.plan, images, context.options.threads);
   return planned;
 }

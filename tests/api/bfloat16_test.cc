@@ -392,9 +392,13 @@ TEST(MaxError, ThePlanWithoutTimesKeepsItsDecisions) {
     if (region::plan_hash(made->plan) != region::plan_hash(unmeasured->plan)) continue;
     ++stood;
     EXPECT_EQ(kept(made->plan), kept(unmeasured->plan)) << "seed " << seed;
-    // Regions that the other plan had too say what was measured of them.
+    // All regions say what was measured of them, also those that the other plan did not have.
     for (const region::Region& r : made->plan.regions) {
-      for (const region::Alternative& a : r.alternatives) timed += a.seconds >= 0 ? 1 : 0;
+      EXPECT_GT(r.seconds, 0) << r.name;
+      for (const region::Alternative& a : r.alternatives) {
+        EXPECT_LT(a.estimate, 0) << r.name << ", " << a.tactic;
+        timed += a.seconds >= 0 ? 1 : 0;
+      }
       EXPECT_EQ(
           std::count_if(r.alternatives.begin(), r.alternatives.end(), [&](const auto& a) { return a.tactic == r.tactic.name(); }),
           1)

@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from set_times import priced
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
@@ -56,14 +57,16 @@ def plan_of(model):
     return re.search(r"plan ([0-9a-f]{32})", octavo("build", model, "-o", model.with_suffix(".octavo"), "--effort", 0, "--threads", 1)).group(1)
 
 
+def advise(model, folder, *rows):
+    """The arguments that advise by the times of `rows`, pairs of a pattern in the region's key and of microseconds; all others take 10."""
+    return priced(octavo, ["advise", model, "--effort", 1, "--threads", 1], folder / "times.txt", *rows)
+
+
 def test_names_the_second_pair_and_drops_it(tmp_path):
     model, without, faster = network(tmp_path / "m.onnx", True), network(tmp_path / "n.onnx", False), tmp_path / "f.onnx"
-    cache = tmp_path / "times.txt"
-    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
     # As if the second store cost much more than it does, and float convolutions too, so that no other pair is better left out.
-    slow = re.sub(r"( t1 +)([0-9.]+)( us.*(?: table\b| w f32))", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
-    cache.write_text(slow)
-    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 1, "--apply", faster)
+    arguments = advise(model, tmp_path, (" w f32", 1000), (r"\btable\b", 500))
+    text = octavo(*arguments, "--errors", 1, "--apply", faster)
     assert re.search(r"^drop the pair on .*\(b_DQ, b_Q\): saves [0-9.]+ us", text, re.M), text
     assert "(measured)" in text and "outputs change by at most" in text
     assert not {"b_Q", "b_DQ"} & {n.name for n in onnx.load(faster).graph.node}
@@ -72,28 +75,17 @@ def test_names_the_second_pair_and_drops_it(tmp_path):
     assert "(b_DQ, b_Q)" not in text
 
 
-def priced(model, cache, *factors):
-    """The arguments that advise by times of which those with a text in their key are multiplied."""
-    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
-    text = cache.read_text()
-    for pattern, factor in factors:
-        text = re.sub(rf"( t1 +)([0-9.]+)( us.*(?:{pattern}))", lambda m, by=factor: f"{m[1]}{by * float(m[2]):.2f}{m[3]}", text)
-    cache.write_text(text)
-    return ["advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing"]
-
-
 def test_less_than_one_percent_does_not_pay(tmp_path):
-    """Beside convolutions of a thousand times their time the second store is nothing: it is no advice, and --apply changes nothing."""
+    """Beside convolutions of half a second the second store is nothing: it is no advice, and --apply changes nothing."""
     model, out = network(tmp_path / "m.onnx", True), tmp_path / "f.onnx"
-    factors = [(r"\btable\b", 10), (r" w (?:f32|s8)\[16,16,3,3\]", 10000)]
-    text = octavo(*priced(model, tmp_path / "times.txt", *factors), "--apply", out)
+    text = octavo(*advise(model, tmp_path, (r" w (?:f32|s8)\[16,16,3,3\]", 500000), (r"\btable\b", 100)), "--apply", out)
     assert "; 0 changes save 1 % of that or more" in text and not re.search(r"^(drop|add|move|put) ", text, re.M), text
     assert f"{out}: the model is unchanged" in text and onnx.load(out).graph == onnx.load(model).graph
 
 
 def test_what_apply_can_do_comes_first(tmp_path):
-    """The pair before the float convolution would save more, but has no range. Times are such that the other pair saves a few percent of a run on any machine."""
-    arguments = priced(network(tmp_path / "m.onnx", True, gap=True), tmp_path / "times.txt", (r"\btable\b", 300), (" w f32", 1000))
+    """The pair before the float convolution would save more, but has no range. By these times the other pair saves a few percent of a run."""
+    arguments = advise(network(tmp_path / "m.onnx", True, gap=True), tmp_path, (" w f32", 100000), (r"\btable\b", 5000))
     lines = re.findall(r"^(drop|add) .*: saves ([0-9.e+]+) us", octavo(*arguments), re.M)
     assert [kind for kind, _ in lines][:2] == ["drop", "add"] and float(lines[0][1]) < float(lines[1][1]), lines
 
@@ -106,7 +98,7 @@ def test_what_apply_cannot_do_says_the_edit(tmp_path):
     conv2.input[0] = "act_again"
     onnx.save(model, tmp_path / "i.onnx")
     (tmp_path / "ranges.json").write_text(json.dumps({"act": 5.0}))
-    arguments = priced(tmp_path / "i.onnx", tmp_path / "times.txt", (" w f32", 10))
+    arguments = advise(tmp_path / "i.onnx", tmp_path, (" w f32", 1000))
     text = octavo(*arguments, "--ranges", tmp_path / "ranges.json", "--apply", tmp_path / "f.onnx")
     assert ('not applied: the file has no node that reads or makes "act" under this name. To do it by hand, insert QuantizeLinear and DequantizeLinear '
             'with scale 0.03937008 and zero point 0 (int8) between "act_again" and conv2\n') in text, text
@@ -137,14 +129,10 @@ def test_shares_a_pair_with_a_reader_of_the_floats(tmp_path):
     """Where storing the floats beside the codes is said to cost much, the Add is to read the pair, and --apply lets it."""
     from test_roundings import residual
 
-    model, codes, faster, cache = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "f.onnx", tmp_path / "times.txt"
-    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
-    text = cache.read_text()
-    # Two stores cost ten times as much, and so do float convolutions: on some processors dropping the pair would pay otherwise.
-    slow = re.sub(r"( t1 +)([0-9.]+)( us.*(?: store\(| w f32))", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", text)
-    assert slow != text
-    cache.write_text(slow)
-    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 1, "--apply", faster)
+    model, codes, faster = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "f.onnx"
+    # Two stores cost much, and so do float convolutions: on some processors dropping the pair would pay otherwise.
+    arguments = advise(model, tmp_path, (" w f32", 1000), (r" store\(", 500))
+    text = octavo(*arguments, "--errors", 1, "--apply", faster)
     assert re.search(r'^put the pair on "conv1" \(mid_DQ, mid_Q\) before add too: saves [0-9.]+ us', text, re.M), text
     assert "outputs change by at most" in text and ": 1 pair put before further readers\n" in text
     (add,) = [n for n in onnx.load(faster).graph.node if n.name == "add"]
@@ -183,12 +171,7 @@ def between(path, where):
 def test_moves_a_pair_behind_the_activation(tmp_path):
     """conv2 is float for want of a pair on its input; the one before the activation does there."""
     model, behind, faster = between(tmp_path / "m.onnx", "conv1"), between(tmp_path / "n.onnx", "act"), tmp_path / "f.onnx"
-    cache = tmp_path / "times.txt"
-    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
-    # Float convolutions cost ten times as much: on some processors int8 gains too little to be told from a busy machine's noise.
-    slow = re.sub(r"( t1 +)([0-9.]+)( us.* w f32)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
-    cache.write_text(slow)
-    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 2, "--apply", faster)
+    text = octavo(*advise(model, tmp_path, (" w f32", 1000)), "--errors", 2, "--apply", faster)
     assert re.search(r'^move the pair on "conv1" \(p_DQ, p_Q\) behind "act", before conv2(, conv2_WDQ)?: saves [0-9.]+ us', text, re.M), text
     assert ": 1 pair moved\n" in text and "outputs change by at most" in text
     assert plan_of(faster) == plan_of(behind) != plan_of(model)
@@ -233,18 +216,14 @@ def with_gap(path, pair_there):
 def test_adds_a_pair_where_a_range_is_known(tmp_path):
     model, there, faster, ranges = with_gap(tmp_path / "m.onnx", False), with_gap(tmp_path / "n.onnx", True), tmp_path / "f.onnx", tmp_path / "ranges.json"
     ranges.write_text(json.dumps({"act": 5.0}))
-    cache = tmp_path / "times.txt"
-    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
-    # Float convolutions cost ten times as much: on some processors int8 gains too little to be told from a busy machine's noise.
-    cache.write_text(re.sub(r"( t1 +)([0-9.]+)( us.* w f32)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text()))
-    priced = ["advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing"]
+    arguments = advise(model, tmp_path, (" w f32", 1000))
 
-    text = octavo(*priced)
+    text = octavo(*arguments)
     assert 'add a pair on "act" before conv2: saves ' in text and 'give a range for "act" with --ranges' in text, text
-    assert "Adding a pair needs a range of its tensor" in octavo(*priced, "--apply", faster)
+    assert "Adding a pair needs a range of its tensor" in octavo(*arguments, "--apply", faster)
     assert onnx.load(faster).graph == onnx.load(model).graph
 
-    text = octavo(*priced, "--ranges", ranges, "--errors", 2, "--apply", faster)
+    text = octavo(*arguments, "--ranges", ranges, "--errors", 2, "--apply", faster)
     assert 'add a pair on "act" before conv2: saves ' in text and ": 1 pair added\n" in text and "outputs change by at most" in text, text
     nodes = {n.name: n for n in onnx.load(faster).graph.node}
     quantized = [n for n in nodes.values() if n.op_type == "QuantizeLinear" and n.input[0] == "act"]
@@ -260,4 +239,4 @@ def test_adds_a_pair_where_a_range_is_known(tmp_path):
         octavo("run", m, "--input", feed, "--output", tmp_path / "y.npz", "--effort", 0, "--threads", 1)
         results.append(np.load(tmp_path / "y.npz")["conv2"].tobytes())
     assert results[0] == results[1]
-    assert "add a pair" not in octavo(*priced[:1], faster, "--effort", 0, "--threads", 1, "--ranges", ranges)
+    assert "add a pair" not in octavo(*arguments[:1], faster, "--effort", 0, "--threads", 1, "--ranges", ranges)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from set_times import priced
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
@@ -73,33 +74,27 @@ def test_the_pair_before_the_activation_is_named_with_both_times(tmp_path):
     assert re.search(r'rounding of "conv1" to .*0\.04.*\n  required by mid_DQ, mid_Q\n  measured [0-9.]+ us with it, [0-9.]+ us without it', text), text
 
 
-def slower_tables(cache):
-    """The cache as if regions with a table took a millisecond, those with more operations a little longer: no measured time decides among them."""
-    text = re.sub(r"^(\S+ t1 +)[0-9.]+( us.* table\b.*)$", lambda m: f"{m[1]}{1000 + len(m[2]):.2f}{m[2]}", cache.read_text(), flags=re.M)
-    cache.write_text(text)
+def slow_tables(model, cache, *more):
+    """The options of times by which regions with a table take a millisecond, those with more operations a little longer, and all others 10 us."""
+    command = ["explain", model, "--threads", 1, "--effort", 1, *more]
+    return ["--effort", 1, *priced(octavo, command, cache, (r" table\b", lambda key: 1000 + len(key)))[len(command):]]
 
 
 def test_the_engine_without_what_costs_time_is_the_one_that_never_had_it(tmp_path):
     """Times are set by hand: with a slow table the rounding costs time, with a fast one none does."""
     model, without, cache, out = network(tmp_path / "m.onnx"), network(tmp_path / "n.onnx", inner=None), tmp_path / "times.txt", tmp_path / "w.octavo"
-    roundings(model, "--effort", 1, "--timing-cache", cache)
-    text = cache.read_text()
-    slower_tables(cache)
-    assert cache.read_text() != text
-    more = ["--threads", 1, "--effort", 1, "--timing-cache", cache, "--strict-timing"]
-    octavo("explain", without, "--threads", 1, "--effort", 1, "--timing-cache", cache)  # the times of the regions around it
-    found = roundings(model, *more[2:], "--build-without", out)
+    slow_tables(without, cache)  # the times of the regions around it
+    more = slow_tables(model, cache, "--roundings")
+    found = roundings(model, *more, "--build-without", out)
     assert found["costly"]["count"] == 1 and found["costly"]["seconds_without"] < found["costly"]["seconds_with"]
-    assert json.loads(octavo("explain", out, "--json"))["plan_hash"] == json.loads(octavo("explain", without, "--json", *more))["plan_hash"]
-    assert "1 costs time; if it is left out, the regions that change take measured" in octavo("explain", model, "--roundings", *more)
+    assert json.loads(octavo("explain", out, "--json"))["plan_hash"] == json.loads(octavo("explain", without, "--json", "--threads", 1, *more))["plan_hash"]
+    assert "1 costs time; if it is left out, the regions that change take measured" in octavo("explain", model, "--roundings", "--threads", 1, *more)
 
 
 def test_roundings_that_cost_time_only_together_are_found(tmp_path):
     """Two behind each other: with either, the rest is a table; the times say that only the region without both is faster."""
     model, without, cache = network(tmp_path / "m.onnx", again=0.008), tmp_path / "n.onnx", tmp_path / "times.txt"
-    roundings(model, "--effort", 1, "--timing-cache", cache)
-    slower_tables(cache)
-    found = roundings(model, "--effort", 1, "--timing-cache", cache, "--strict-timing")
+    found = roundings(model, *slow_tables(model, cache, "--roundings"))
     assert all(r["same_plan"] or r["seconds_without"] >= 0.995 * r["seconds_with"] for r in found["roundings"])
     assert [r["costs_time"] for r in found["roundings"]] == [True, True] and found["costly"]["count"] == 2
     assert found["costly"]["seconds_without"] < found["costly"]["seconds_with"]
@@ -113,9 +108,8 @@ def test_the_engine_without_any_is_the_one_that_never_had_one(tmp_path):
     hashes = [json.loads(octavo("explain", m, "--json", *o))["plan_hash"] for m, o in ((out, []), (without, more), (model, more))]
     assert hashes[0] == hashes[1] != hashes[2]
     cache = tmp_path / "times.txt"
-    roundings(model, "--effort", 1, "--timing-cache", cache)
-    slower_tables(cache)
-    roundings(model, "--effort", 1, "--timing-cache", cache, "--build-without", some, "--build-without-all", out)
+    times = slow_tables(model, cache, "--roundings", "--build-without-all", out)
+    roundings(model, *times, "--build-without", some, "--build-without-all", out)
     assert len({json.loads(octavo("explain", m, "--json"))["plan_hash"] for m in (some, out)}) == 1
     assert "there are no roundings inside regions" in octavo("explain", without, "--roundings", *more, "--build-without-all", some, code=2)
 

@@ -133,8 +133,8 @@ def test_bench_needs_only_the_key(tmp_path):
             assert region["key"] in alone and plain(region["tactic"]).split("(")[0] in plain(alone), alone
             tried += 1
         own = octavo("bench", tmp_path / "m.octavo", "--region-key", region["key"], "--seconds", 0.01)
-        names = lambda text: [line.split("us  ")[1].split()[0] for line in text.splitlines() if " us  " in line]
-        assert names(own) == names(alone) and "(in the plan)" in own
+        names = lambda text: re.findall(r"^ +[0-9.]+ us(?: \?)?  (\S+)", text, re.M)  # "?": other processes had the processor
+        assert names(own) == names(alone) != [] and "(in the plan)" in own
     assert tried > 15
 
 

@@ -40,7 +40,7 @@ Result<Planned> choose_pairs(const ir::Graph& graph, const PlanContext& context,
   stands.permit_pairs = false;
   inner.inner_pairs = true;
   const auto with = [&](const PlanOptions& options) {
-    return plan_once(graph, {context.providers, options, context.costs, context.memo});
+    return plan_once(graph, {context.providers, options, context.costs, context.memo, context.shown});
   };
   if (!context.enabled(kChoice)) return with(stands);
   OCTAVO_TRY(Planned permitted, with(context.options));

@@ -239,7 +239,7 @@ Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce&
   if (!one) return leave(one.error());
   PlanOptions alone = context.options;
   alone.threads = 1;
-  auto made = plan_once(std::move(*one), {context.providers, alone, context.costs, context.memo});
+  auto made = plan_once(std::move(*one), {context.providers, alone, context.costs, context.memo, context.shown});
   if (!made) {
     if (made.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(made.error());
     return leave(because<cause::not_planned>(made.error().message));

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "base/causes/plan_search.h"
 #include "plan/decided.h"
 #include "plan/layout/memory.h"
@@ -36,6 +39,21 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
   return out;
 }
 
+/// What `shown` says of every offer, its further sets of parameters among them. The winner and why it won stay.
+Result<Ballot> shown_by(Costs& shown, const Region& r, const Plan& plan, const PlanContext& context, const Ballot& elected) {
+  OCTAVO_TRY(Ballot out, vote(r, plan, {context.providers, context.options, shown, context.memo}));
+  const std::string& winner = elected.offers[static_cast<std::size_t>(elected.winner)].tactic.name();
+  const auto same =
+      std::find_if(out.offers.begin(), out.offers.end(), [&](const region::Offer& o) { return o.tactic.name() == winner; });
+  if (same == out.offers.end())
+    return fail(ErrorKind::internal, fmt::format("region \"{}\": {} is offered without times alone", r.name, winner));
+  out.winner = static_cast<int>(same - out.offers.begin());
+  out.why = elected.why;
+  TacticTime& time = out.times[static_cast<std::size_t>(out.winner)];
+  if (time.seconds < 0) time = elected.times[static_cast<std::size_t>(elected.winner)];
+  return out;
+}
+
 /// Takes over the tactic that was decided on for other extents. False: there is none, or it refuses these.
 bool follow_tactic(Region& r, Plan& plan, const PlanContext& context) {
   const Decided* decided = followed(context.options);
@@ -63,7 +81,10 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
       r.key = region::key(r, plan);
       continue;
     }
-    OCTAVO_TRY(const Ballot ballot, vote(r, plan, context));
+    OCTAVO_TRY(Ballot ballot, vote(r, plan, context));
+    if (context.shown != nullptr && ballot.winner >= 0) {
+      OCTAVO_TRY(ballot, shown_by(*context.shown, r, plan, context, ballot));
+    }
     r.key = region::key(r, plan);
     r.alternatives = alternatives_of(ballot);
     if (ballot.winner < 0) {

@@ -1,7 +1,6 @@
 #include "plan/search/guard.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 
 #include "base/causes/plan_search.h"
@@ -29,43 +28,27 @@ std::vector<region::Decision> decisions_of_both(std::vector<region::Decision> ke
   return kept;
 }
 
-/// Regions of both plans get the times that were measured for the other one: nothing else says what the alternatives cost. The tactic stays.
-void keep_measured_times(const region::Plan& measured, region::Plan& plan) {
-  std::map<std::string, const region::Region*> of_key;
-  for (const region::Region& r : measured.regions) of_key.emplace(r.key, &r);
-  for (region::Region& r : plan.regions) {
-    const auto found = of_key.find(r.key);
-    if (found == of_key.end()) continue;
-    for (const region::Alternative& known : found->second->alternatives) {
-      if (known.seconds < 0) continue;
-      const auto same = std::find_if(r.alternatives.begin(), r.alternatives.end(),
-                                     [&](const region::Alternative& a) { return a.tactic == known.tactic; });
-      if (same != r.alternatives.end()) {
-        same->seconds = known.seconds, same->estimate = -1;
-      } else {
-        r.alternatives.push_back({known.tactic, {because<cause::whole_plan_of_measured_slower>()}, known.seconds});
-      }
-      if (known.tactic == r.tactic.name()) r.seconds = known.seconds;
-    }
-  }
-}
-
 }  // namespace
 
 Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned) {
   if (!effort_at(context.options.effort).compares_plans || !context.enabled(kTactics) ||
       context.costs.source() == CostSource::estimates)
     return {};
-  const auto pinned = [&](const region::Region& r) { return context.costs.pinned(r, planned.plan).has_value(); };
-  if (std::any_of(planned.plan.regions.begin(), planned.plan.regions.end(), pinned)) return {};
+  const auto pinned = [&](const region::Plan& plan) {
+    return std::any_of(plan.regions.begin(), plan.regions.end(),
+                       [&](const region::Region& r) { return context.costs.pinned(r, plan).has_value(); });
+  };
+  if (pinned(planned.plan)) return {};
   PlanOptions plain = context.options;
   plain.effort = kEstimates;
   plain.costs = nullptr;
   Estimates estimates;
   OCTAVO_TRY(auto unmeasured, plan_once(g, {context.providers, plain, estimates, context.memo}));
-  if (region::plan_hash(unmeasured.plan) == region::plan_hash(planned.plan)) return {};
+  if (region::plan_hash(unmeasured.plan) == region::plan_hash(planned.plan) || pinned(unmeasured.plan)) return {};
   OCTAVO_TRY(const auto times, run_in_turn(unmeasured.plan, planned.plan, context));
   if (!times || !times->slower()) return {};
+  // The same plan again: only regions of the other one were timed so far, and every region says what its alternatives cost.
+  OCTAVO_TRY(unmeasured, plan_once(g, {context.providers, plain, estimates, context.memo, &context.costs}));
   region::Decision d;
   d.choice = kTactics;
   d.where = planned.plan.model_name;
@@ -76,7 +59,6 @@ Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& pla
   unmeasured.plan.decisions = decisions_of_both(std::move(unmeasured.plan.decisions), std::move(planned.plan.decisions));
   unmeasured.plan.decisions.push_back(std::move(d));
   unmeasured.plan.cost_source = planned.plan.cost_source;
-  keep_measured_times(planned.plan, unmeasured.plan);
   unmeasured.seconds = times->base;
   planned = std::move(unmeasured);
   return {};
