@@ -13,7 +13,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <set>
 #include <thread>
@@ -25,9 +24,12 @@
 #include "cuda/program_kernel.h"
 #include "cuda/text/emit_cuda.h"
 #include "program/random_program.h"
+#include "support/wait_until.h"
 
 namespace octavo::cuda {
 namespace {
+
+using testing::wait_until;
 
 const std::string kProgram = OCTAVO_NVRTC_PROGRAM;
 const std::vector<std::string> kOptions = compile_options("sm_90a");
@@ -54,15 +56,6 @@ std::set<pid_t> children() {
     out.insert(std::istream_iterator<pid_t>(in), {});
   }
   return out;
-}
-
-/// Waits for what another thread or process does within 30 s.
-bool becomes(const std::function<bool()>& it) {
-  for (int k = 0; k < 6000; ++k) {
-    if (it()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
 }
 
 /// A shell script in place of octavo-nvrtc.
@@ -303,7 +296,7 @@ TEST_F(CompilePoolTest, AProcessEndsWithItsStarterAlthoughAChildOfForkLives) {
   int status = 0;
   ASSERT_EQ(::waitpid(starter, &status, 0), starter);
   ASSERT_GT(pid, 0);
-  EXPECT_TRUE(becomes([&] {  // gone, or a zombie that nobody waits for in a container without an init
+  EXPECT_TRUE(wait_until([&] {  // gone, or a zombie that nobody waits for in a container without an init
     std::ifstream in(fmt::format("/proc/{}/stat", pid));
     std::string number, name, state;
     return !(in >> number >> name >> state) || state == "Z";

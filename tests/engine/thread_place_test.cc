@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "engine/thread_pool.h"
+#include "support/wait_until.h"
 
 namespace octavo::engine {
 namespace {
+
+using testing::wait_until;
 
 cpu_set_t allowed(int thread = 0) {
   cpu_set_t set;
@@ -43,15 +46,6 @@ void use_only(std::initializer_list<int> cores) {
 
 void pin(int core) {
   use_only({core});
-}
-
-/// Until `ready()`, at most 20 s; what it said last.
-template <class Ready>
-bool wait_until(const Ready& ready) {
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); std::chrono::steady_clock::now() < end;) {
-    if (ready()) return true;
-  }
-  return ready();
 }
 
 /// A thread that computes until the end of the scope; `core` >= 0: on that core alone.

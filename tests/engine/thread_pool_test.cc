@@ -16,9 +16,12 @@
 #include <vector>
 
 #include "engine/float_environment.h"
+#include "support/wait_until.h"
 
 namespace octavo::engine {
 namespace {
+
+using testing::wait_until;
 
 std::unique_ptr<ThreadPool> pool_of(int threads, std::shared_ptr<CoreLoad> load = nullptr) {
   auto pool = ThreadPool::create(threads, std::move(load));
@@ -159,16 +162,6 @@ TEST(ThreadPool, StartsAndJoinsWithinTwoMicroseconds) {
   const double bare = best < 2e-6 ? 0 : least_handshake(100);
   EXPECT_LT(best, std::max(2e-6, 8 * bare)) << "a bare handshake takes " << bare;
   RecordProperty("nanoseconds", std::to_string(best * 1e9));
-}
-
-/// True once `ready()`; false after 20 s.
-template <class Ready>
-bool wait_until(const Ready& ready) {
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); !ready();) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 TEST(ThreadPool, TwoWorkersShareEvenly) {

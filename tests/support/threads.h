@@ -1,12 +1,12 @@
 // Threads of this process, as the system lists them. A thread that was joined stays in that list for a moment, so counts are waited for.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
 #include <string>
-#include <thread>
+
+#include "support/wait_until.h"
 
 namespace octavo::testing {
 
@@ -16,22 +16,15 @@ inline std::size_t threads_now() {
   return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
-/// Whether the thread of this number is gone within 20 s.
+/// Whether the thread of this number is gone in time.
 inline bool thread_ends(int number) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::filesystem::exists("/proc/self/task/" + std::to_string(number))) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
+  return wait_until([&] { return !std::filesystem::exists("/proc/self/task/" + std::to_string(number)); });
 }
 
-/// The number of threads once it is at most `most`, or after 20 s.
+/// The number of threads once it is at most `most`, or when that did not come in time.
 inline std::size_t threads_within(std::size_t most) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  std::size_t count = threads_now();
-  for (; count > most && std::chrono::steady_clock::now() < end; count = threads_now())
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::size_t count = 0;
+  wait_until([&] { return (count = threads_now()) <= most; });
   return count;
 }
 
